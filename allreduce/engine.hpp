@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What runs an all-reduce. An Engine prepares a problem (buffers, devices, element type) once, outside of any clock,
+// and the Program that it gives runs it as often as wanted.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "allreduce/schedule.hpp"
+#include "harness/device/device.hpp"
+
+namespace allreduce {
+
+enum class Launch { eager, graph };
+
+// Where one all-reduce finds and leaves its vectors, one pointer a rank. In place `input` is empty.
+struct Buffers {
+  std::vector<std::byte*> data;
+  std::vector<const std::byte*> input = {};
+};
+
+struct Problem {
+  harness::Devices* devices = nullptr;
+  std::size_t count = 0;  // elements of each rank's vector
+  harness::Dtype dtype = harness::Dtype::f32;
+  harness::Op op = harness::Op::sum;
+  Launch launch = Launch::eager;
+  // One or more sets of vectors; run k uses set k modulo their number, so that a batch of runs walks over fresh data.
+  std::vector<Buffers> buffers;
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Issues the next run: on rank r it starts after ready[r] (where given). Gives an event a rank, after which that
+  // rank's result stands and its buffers may be written.
+  virtual std::vector<harness::Event> enqueue(std::span<const harness::Event> ready = {}) = 0;
+  // Seconds of one run, as the mean of `runs` runs back to back; begins and ends on rank 0's stream, which waits for
+  // all. Starts at buffer set 0.
+  virtual double time(int runs) = 0;
+  // Waits for all work; throws what went wrong.
+  virtual void sync() = 0;
+};
+
+// The engine of schedules: a stream for each rank does that rank's reduces and fetches what it needs from its peers
+// (pull), ordered across streams by events; eager, or recorded once and replayed. Throws Error for a schedule that
+// `verify` does not prove, or that does not fit the problem.
+std::unique_ptr<Program> prepare_streams(const Schedule& schedule, const Problem& problem);
+
+// First element of piece `chunk` when `count` elements are cut into `chunks` pieces: even to one element, and on 64-byte
+// borders where the pieces are large enough not to notice.
+std::size_t boundary(std::size_t count, int chunks, int chunk, std::size_t element_bytes);
+
+}  // namespace allreduce

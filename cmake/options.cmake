@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# What a build may be asked for, and the packages that every build needs.
+
+option(RINGMARK_NATIVE "Compile for the processor of this machine" ON)
+option(RINGMARK_WERROR "Treat warnings as errors" OFF)
+set(RINGMARK_SANITIZE "" CACHE STRING "Sanitizers to build with, as -fsanitize= takes them")
+set(RINGMARK_ONEDNN AUTO CACHE STRING "The oneDNN backend: AUTO, ON or OFF")
+set_property(CACHE RINGMARK_ONEDNN PROPERTY STRINGS AUTO ON OFF)
+
+find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(nlohmann_json 3.10 REQUIRED)
+find_package(benchmark REQUIRED)
+find_package(GTest REQUIRED)
+
+if(NOT RINGMARK_ONEDNN STREQUAL "OFF")
+  find_package(dnnl QUIET)
+  if(RINGMARK_ONEDNN STREQUAL "ON" AND NOT dnnl_FOUND)
+    message(FATAL_ERROR "RINGMARK_ONEDNN=ON, but oneDNN was not found (Debian: libdnnl-dev)")
+  endif()
+endif()
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor)
+if(RINGMARK_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(RINGMARK_NATIVE)
+  add_compile_options(-march=native)
+endif()
+if(RINGMARK_SANITIZE)
+  add_compile_options(-fsanitize=${RINGMARK_SANITIZE} -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${RINGMARK_SANITIZE})
+endif()
+include_directories(${CMAKE_SOURCE_DIR})

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+message(STATUS "Ringmark ${PROJECT_VERSION}: oneDNN ${dnnl_VERSION} (found: ${dnnl_FOUND}), "
+               "Google Benchmark ${benchmark_VERSION}, native ${RINGMARK_NATIVE}, sanitizers '${RINGMARK_SANITIZE}'")

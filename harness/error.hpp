@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong, in two kinds: `Error` is a failure of the work (its text carries the numbers), `UsageError` is
+// something the user typed or handed over (its one line names the option, the value and what is allowed).
+// A main turns the first into exit status 1, the second into 2.
+#pragma once
+
+#include <stdexcept>
+
+namespace harness {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace harness

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/progress.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <limits>
+#include <sstream>
+#include <utility>
+
+#include "harness/text.hpp"
+
+namespace harness {
+namespace {
+
+constexpr double seconds_between_lines = 5;
+constexpr double seconds_between_rewrites = 0.1;
+
+std::string time_left(double seconds) {
+  if (seconds < 60) return std::to_string(std::lround(std::ceil(seconds))) + " s left";
+  return format_real(seconds / 60, 2) + " min left";
+}
+
+}  // namespace
+
+double Progress::steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Progress::Style Progress::style_of_stderr(bool quiet) {
+  if (quiet) return Style::silent;
+  return isatty(STDERR_FILENO) == 1 ? Style::live : Style::lines;
+}
+
+Progress::Progress(Style style, double total, std::ostream& out, std::function<double()> now)
+    : style_(style),
+      total_(total),
+      out_(out),
+      now_(std::move(now)),
+      started_(now_()),
+      shown_(-std::numeric_limits<double>::infinity()) {}
+
+Progress::Progress(bool quiet, double total) : Progress(style_of_stderr(quiet), total, std::cerr) {}
+
+Progress::~Progress() { finish(); }
+
+void Progress::show(double done, std::string_view what) {
+  if (style_ == Style::silent) return;
+  const double now = now_();
+  if (now - shown_ < (style_ == Style::live ? seconds_between_rewrites : seconds_between_lines)) return;
+  shown_ = now;
+  const double fraction = total_ > 0 ? std::clamp(done / total_, 0.0, 1.0) : 1.0;
+  std::ostringstream line;
+  line << '[' << std::setw(3) << static_cast<int>(100 * fraction) << " %] " << what;
+  if (fraction > 0 && fraction < 1) line << ", " << time_left((now - started_) * (1 - fraction) / fraction);
+  if (style_ == Style::live) {
+    out_ << '\r' << line.str() << "\x1b[K" << std::flush;  // back to the start, and erase what was longer
+    live_line_ = true;
+  } else {
+    out_ << line.str() << std::endl;
+  }
+}
+
+void Progress::message(std::string_view text) {
+  finish();
+  out_ << text << std::endl;
+}
+
+void Progress::finish() {
+  if (live_line_) out_ << "\r\x1b[K" << std::flush;
+  live_line_ = false;
+}
+
+}  // namespace harness

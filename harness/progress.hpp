@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far a run is and how long it still takes, on stderr: one line that rewrites itself on a terminal, a plain line
+// every few seconds when piped, nothing when quiet. Never on stdout, which is for tables.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+namespace harness {
+
+class Progress {
+ public:
+  enum class Style { silent, lines, live };
+
+  static Style style_of_stderr(bool quiet);
+
+  // `total` is in any unit of work. `now` gives seconds; it is a parameter for the tests.
+  Progress(Style style, double total, std::ostream& out, std::function<double()> now = steady_seconds);
+  Progress(bool quiet, double total);  // on stderr
+  ~Progress();                         // finishes the line
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // `done` of the total is done, and `what` is in the works: "[ 12 %] allreduce/ring 64 KiB, 1.2 min left".
+  void show(double done, std::string_view what);
+
+  // A line that stays, such as a warning; printed also when the progress itself is silent.
+  void message(std::string_view text);
+
+  void finish();  // removes the live line
+
+ private:
+  static double steady_seconds();
+
+  Style style_;
+  double total_;
+  std::ostream& out_;
+  std::function<double()> now_;
+  double started_, shown_;
+  bool live_line_ = false;
+};
+
+}  // namespace harness

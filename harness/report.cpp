@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/report.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <string_view>
+#include <utility>
+
+#include "harness/error.hpp"
+#include "harness/machine.hpp"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+
+// Non-finite numbers become null, and bytes that are no UTF-8 (a command line may hold any) a replacement character.
+std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+std::string reason_of(int error) { return std::strerror(error); }
+
+// Where the new contents are written before they take the file's name: in the same folder, or rename could not be
+// atomic.
+std::filesystem::path beside(const std::filesystem::path& path) {
+  return path.parent_path() / ("." + path.filename().string() + "." + std::to_string(getpid()) + ".tmp");
+}
+
+int open_new(const std::filesystem::path& path) {
+  return open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+// Writes, syncs and closes; gives errno, or 0.
+int write_all(int file, std::string_view text) {
+  int error = 0;
+  while (!text.empty() && error == 0) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      error = errno;
+    }
+  }
+  if (error == 0 && fsync(file) != 0) error = errno;
+  if (close(file) != 0 && error == 0) error = errno;
+  return error;
+}
+
+// The file that `path` means, links followed (renaming would replace the link), or a UsageError saying why it cannot be
+// written.
+std::filesystem::path writable(const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    return UsageError("--output=" + path + ": " + why + "; allowed: a file in a folder that is there and writable");
+  };
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path file = fs::absolute(path, error);
+  for (int links = 0; fs::is_symlink(file, error); ++links) {
+    if (links == 40) throw refuse("it is a link in a circle");  // as many as Linux follows
+    file = file.parent_path() / fs::read_symlink(file, error);
+  }
+  if (!file.has_filename() || fs::is_directory(file, error)) throw refuse("it is a folder");
+  if (fs::exists(file, error)) {
+    // Renaming over /dev/null would replace the device.
+    if (!fs::is_regular_file(file, error)) throw refuse("it is there and is no regular file");
+    if (access(file.c_str(), W_OK) != 0) throw refuse(reason_of(errno));
+  }
+  if (!fs::is_directory(file.parent_path(), error)) {
+    throw refuse("the folder " + file.parent_path().string() + " is missing");
+  }
+  const fs::path probe = beside(file);
+  const int opened = open_new(probe);
+  if (opened < 0) throw refuse(reason_of(errno));
+  close(opened);
+  unlink(probe.c_str());
+  return file;
+}
+
+json to_json(const RunInfo& run, bool complete) {
+  return {{"started", run.started},   {"command", run.command}, {"version", run.version},
+          {"revision", run.revision}, {"seed", run.seed},       {"features", run.features},
+          {"machine", run.machine},   {"world", run.world},     {"complete", complete}};
+}
+
+}  // namespace
+
+std::string name_of(Nature nature) {
+  constexpr const char* names[] = {"measured", "simulated", "emulated"};
+  return names[static_cast<int>(nature)];
+}
+
+std::string name_of(Status status) {
+  constexpr const char* names[] = {"ok", "failed", "skipped", "refused", "timed_out"};
+  return names[static_cast<int>(status)];
+}
+
+std::string name_of(Check check) {
+  constexpr const char* names[] = {"exact", "tolerance", "failed", "off"};
+  return names[static_cast<int>(check)];
+}
+
+std::string name_of(Stop stop) {
+  constexpr const char* names[] = {"interval", "budget", "count"};
+  return names[static_cast<int>(stop)];
+}
+
+json to_json(const Result& result) {
+  json fields = result.extra;
+  fields["bench"] = result.bench;
+  fields["nature"] = name_of(result.nature);
+  fields["status"] = name_of(result.status);
+  fields["reason"] = result.reason;
+  fields["check"] = name_of(result.check);
+  fields["wrong"] = nullptr;
+  if (const auto& wrong = result.wrong) {
+    fields["wrong"] = {{"count", wrong->count},
+                       {"first_index", wrong->first_index},
+                       {"expected", wrong->expected},
+                       {"got", wrong->got},
+                       {"rank", wrong->rank}};
+  }
+  fields["oversubscribed"] = result.oversubscribed;
+  fields["stop"] = result.stop ? json(name_of(*result.stop)) : json(nullptr);
+  fields["visits"] = result.visits;
+  fields["runs_per_sample"] = result.runs_per_sample;
+  fields["flags"] = result.flags;
+  fields["point"] = result.point;
+  fields["command"] = result.command;
+  fields["samples"] = result.samples;
+  fields["metrics"] = result.metrics;
+  return fields;
+}
+
+json bandwidths(std::size_t bytes, double seconds, int ranks) {
+  if (bytes == 0 || !(seconds > 0) || !std::isfinite(seconds)) return {{"algbw", nullptr}, {"busbw", nullptr}};
+  const double algbw = static_cast<double>(bytes) / seconds;
+  if (ranks < 2) return {{"algbw", algbw}, {"busbw", nullptr}};
+  return {{"algbw", algbw}, {"busbw", algbw * (2.0 * (ranks - 1) / ranks)}};
+}
+
+RunInfo describe_run(std::vector<std::string> command, std::int64_t seed, bool with_hostname) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char started[32];
+  std::strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  RunInfo run;
+  run.started = started;
+  run.command = std::move(command);
+  run.version = RINGMARK_VERSION;
+  run.revision = RINGMARK_REVISION;
+  run.seed = seed;
+  run.machine = describe_machine(with_hostname);
+  return run;
+}
+
+Report::Report(const std::string& path, RunInfo run) : run_(std::move(run)) {
+  if (!path.empty()) path_ = writable(path);
+}
+
+std::size_t Report::add(Result result) {
+  lines_.push_back(dump(to_json(result)));
+  results_.push_back(std::move(result));
+  return results_.size() - 1;
+}
+
+void Report::update(std::size_t index, Result result) {
+  if (index >= results_.size()) {
+    throw Error("update of result " + std::to_string(index) + " of " + std::to_string(results_.size()));
+  }
+  lines_[index] = dump(to_json(result));
+  results_[index] = std::move(result);
+}
+
+std::string Report::contents() const {
+  std::string text = "{\"schema\": 1,\n\"run\": " + dump(to_json(run_, complete_)) + ",\n\"results\": [";
+  for (const std::string& line : lines_) text += (&line == lines_.data() ? "\n" : ",\n") + line;
+  return text + "\n]}\n";
+}
+
+void Report::write() const {
+  if (path_.empty()) return;
+  const std::filesystem::path temporary = beside(path_);
+  const int file = open_new(temporary);
+  int error = file < 0 ? errno : write_all(file, contents());
+  if (error == 0 && rename(temporary.c_str(), path_.c_str()) != 0) error = errno;
+  if (error == 0) return;
+  unlink(temporary.c_str());
+  throw Error("cannot write " + path_.string() + ": " + reason_of(error));
+}
+
+void Report::finish() {
+  complete_ = true;
+  write();
+}
+
+bool Report::failed() const {
+  return std::ranges::any_of(results_, [](const Result& result) {
+    return result.status == Status::failed || result.status == Status::timed_out || result.check == Check::failed;
+  });
+}
+
+}  // namespace harness

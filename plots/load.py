@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads result files. A file that is missing, broken, half written or of another schema costs one line on stderr and is
+left out; the rest is shown. The full check is `python3 -m jsonschema -i FILE results/schema.json`; this one looks only
+at what the plots lean on, so that they need no package for it."""
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+
+from plots.units import number
+
+SCHEMA = 1
+SHAPE = {"bench": str, "nature": str, "status": str, "point": dict, "metrics": dict}
+
+
+@dataclass
+class Run:
+    path: str
+    info: dict
+    results: list = field(default_factory=list)
+    label: str = ""  # names this run where several would be mixed up
+
+    @property
+    def name(self):
+        return os.path.splitext(os.path.basename(self.path))[0]
+
+
+class Row:
+    """One result, with the run it belongs to."""
+
+    def __init__(self, run, result):
+        self.run, self.result = run, result
+        self.bench, self.nature, self.status = result["bench"], result["nature"], result["status"]
+        self.point, self.metrics = result["point"], result["metrics"]
+
+    def metric(self, name):
+        return number(self.metrics.get(name))
+
+    def of_point(self, name):
+        return number(self.point.get(name))
+
+    def text(self, name, otherwise=""):
+        value = self.point.get(name)
+        return value if isinstance(value, str) else otherwise
+
+    def list(self, name):
+        """A list of the result; what is no list is an empty one."""
+        value = self.result.get(name)
+        return value if isinstance(value, list) else []
+
+    @property
+    def measured(self):
+        return self.nature == "measured"
+
+    @property
+    def ok(self):
+        return self.status == "ok" and self.result.get("check") != "failed"
+
+    @property
+    def oversubscribed(self):
+        return self.result.get("oversubscribed") is True
+
+    @property
+    def ranks(self):
+        return int(self.of_point("ranks") or 1)
+
+
+class Unreadable(Exception):
+    pass
+
+
+def read(path):
+    """The run in the file, or Unreadable with the reason."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise Unreadable(error.strerror or str(error)) from None
+    except UnicodeDecodeError:
+        raise Unreadable("is not text in UTF-8") from None
+    if not text.strip():
+        raise Unreadable("is empty")
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"is not whole JSON: {error.msg} in line {error.lineno}") from None
+    except (RecursionError, ValueError):
+        raise Unreadable("is JSON that cannot be read: nested too deep, or a number too long") from None
+    if not isinstance(content, dict) or "schema" not in content:
+        raise Unreadable("is JSON, but no result file: it has no \"schema\"")
+    if content["schema"] != SCHEMA or isinstance(content["schema"], bool):
+        raise Unreadable(f"has schema {str(content['schema'])[:20]}; known here: {SCHEMA}")
+    if not isinstance(content.get("run"), dict) or not isinstance(content.get("results"), list):
+        raise Unreadable("lacks \"run\" or \"results\"")
+    return Run(path, content["run"], content["results"])
+
+
+def well_formed(result):
+    return isinstance(result, dict) and all(isinstance(result.get(name), kind) for name, kind in SHAPE.items())
+
+
+def one_line(text):
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text))
+
+
+def load(paths, complain=lambda line: print(line, file=sys.stderr)):
+    """The runs that can be read, oldest first. `complain` gets one line for each that cannot."""
+    runs = []
+    for path in dict.fromkeys(paths):
+        try:
+            run = read(path)
+        except Unreadable as why:
+            complain(one_line(f"{path}: {why}; left out"))
+            continue
+        whole = [result for result in run.results if well_formed(result)]
+        if len(whole) < len(run.results):
+            complain(one_line(f"{path}: {len(run.results) - len(whole)} of {len(run.results)} results lack a field; left out"))
+        run.results = whole
+        runs.append(run)
+    runs.sort(key=lambda run: str(run.info.get("started", "")))
+    label(runs)
+    return runs
+
+
+def machine_of(run):
+    """What tells one machine from another. Libraries and load may differ between runs on one machine."""
+    machine = run.info.get("machine")
+    machine = machine if isinstance(machine, dict) else {}
+    return json.dumps([machine.get(name) for name in ("hostname", "cpu", "devices")], sort_keys=True)
+
+
+def label(runs):
+    """Runs get their names on the plots where machines are mixed, or where the same point was run twice."""
+    points = [{json.dumps([r["bench"], r["nature"], r["point"]], sort_keys=True) for r in run.results} for run in runs]
+    repeated = sum(map(len, points)) > len(set().union(*points))
+    if repeated or len({machine_of(run) for run in runs}) > 1:
+        names = [run.name for run in runs]
+        for run in runs:
+            run.label = run.name if names.count(run.name) == 1 else run.path
+
+
+def rows(runs, bench=None):
+    return [Row(run, result) for run in runs for result in run.results if bench in (None, result["bench"])]

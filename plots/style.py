@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One look everywhere: an algorithm has the same colour and marker in every picture. Colours differ in lightness as well
+as hue and stand at 3:1 or better on white and on near black; markers repeat what they say for those who see none."""
+import zlib
+
+ALGORITHMS = {
+    "ring": ("#2f7fd0", "circle"),
+    "tree": ("#c77700", "square"),
+    "parameter_server": ("#d0487a", "diamond"),
+    "double_tree": ("#8d7a1f", "triangle-up"),
+    "recursive_doubling": ("#1a9988", "triangle-down"),
+    "halving_doubling": ("#8f6bd0", "pentagon"),
+    "one_shot": ("#c4543b", "star"),
+    "hierarchical": ("#5e8a2f", "hexagon"),
+    "two_dimensional": ("#a0654a", "cross"),
+    "nccl": ("#4f8f3a", "x"),
+    "mpi_native": ("#7b7f8c", "star-diamond"),
+    "gloo": ("#9a5fb0", "hourglass"),
+}
+OTHERS = ["#3f8fa8", "#b0703a", "#7f74c9", "#6f8f4a", "#b8558f", "#80808a"]
+MARKERS = ["bowtie", "star-square", "hexagram", "cross", "x", "pentagon"]
+
+PHASES = {"compute": "#5b86b8", "exposed communication": "#d65f2e", "update": "#2f9c86", "load": "#8a8f98"}
+PASSES = {"forward": "#5b86b8", "backward": "#8f6bd0"}
+
+# The same for matplotlib, which has other names.
+MATPLOTLIB_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "triangle-down": "v",
+                      "pentagon": "p", "star": "*", "hexagon": "h", "cross": "P", "x": "X"}
+
+
+def look(name):
+    """Colour and marker. A name not listed above gets the same ones each time."""
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    pick = zlib.crc32(name.encode("utf-8", "replace")) % len(OTHERS)
+    return OTHERS[pick], MARKERS[pick]
+
+
+def dash(nature):
+    """Only what was measured has a solid line."""
+    return {"measured": "solid", "simulated": "dash"}.get(nature, "dot")
