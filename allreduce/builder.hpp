@@ -29,9 +29,9 @@ class Builder {
 
  private:
   struct Access {
-    bool written = false;        // a value of its own stands in data; before, out of place, it stands in the input
-    OpId writer = -1;            // the op that wrote last
-    std::vector<OpId> readers;   // and who read since
+    bool written = false;       // a value of its own stands in data; before, out of place, it stands in the input
+    OpId writer = -1;           // the op that wrote last
+    std::vector<OpId> readers;  // and who read since
   };
   Chunk source(const Chunk& chunk);
   OpId add(Kind kind, const Chunk& from, const Chunk& to);

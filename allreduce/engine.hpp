@@ -51,8 +51,8 @@ class Program {
 // `verify` does not prove, or that does not fit the problem.
 std::unique_ptr<Program> prepare_streams(const Schedule& schedule, const Problem& problem);
 
-// First element of piece `chunk` when `count` elements are cut into `chunks` pieces: even to one element, and on 64-byte
-// borders where the pieces are large enough not to notice.
+// First element of piece `chunk` when `count` elements are cut into `chunks` pieces: even to one element, and on
+// 64-byte borders where the pieces are large enough not to notice.
 std::size_t boundary(std::size_t count, int chunks, int chunk, std::size_t element_bytes);
 
 }  // namespace allreduce

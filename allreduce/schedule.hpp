@@ -48,8 +48,8 @@ struct Shape {
 struct Schedule {
   std::string name;
   Shape shape;
-  int chunks = 1;          // pieces that a vector is cut into
-  int scratch_width = 1;   // pieces that a scratch place has room for
+  int chunks = 1;           // pieces that a vector is cut into
+  int scratch_width = 1;    // pieces that a scratch place has room for
   std::vector<int> places;  // scratch places, per rank
   std::vector<Op> ops;
 

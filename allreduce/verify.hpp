@@ -13,20 +13,20 @@ namespace allreduce {
 
 struct Verdict {
   bool proved = false;
-  std::string reason;               // the first thing that is wrong, with op and ranks named; empty when proved
-  std::vector<OpId> completing;     // the reduces that bring in the last contribution of a chunk: avg divides there
+  std::string reason;            // the first thing that is wrong, with op and ranks named; empty when proved
+  std::vector<OpId> completing;  // the reduces that bring in the last contribution of a chunk: avg divides there
 };
 
 Verdict verify(const Schedule& schedule);
 
 // Counted in vectors (1 = all the bytes of one rank).
 struct Cost {
-  int steps = 0;             // levels that hold a copy across ranks: the latency term
-  double sent = 0;           // by the busiest rank
-  double received = 0;       // by the busiest rank
-  double reduced = 0;        // by the busiest rank
-  double least_sent = 0;     // no all-reduce lets every rank send less: 2(n-1)/n (Patarasuk and Yuan 2009)
-  int least_steps = 0;       // ceil(log2 n)
+  int steps = 0;          // copies across ranks on the longest chain of dependencies: the latency term
+  double sent = 0;        // by the busiest rank
+  double received = 0;    // by the busiest rank
+  double reduced = 0;     // by the busiest rank
+  double least_sent = 0;  // no all-reduce lets every rank send less: 2(n-1)/n (Patarasuk and Yuan 2009)
+  int least_steps = 0;    // ceil(log2 n)
 };
 
 Cost cost(const Schedule& schedule);

@@ -75,23 +75,16 @@ std::string problem_of_sizes(std::string_view text) {
 
 std::string problem_of(const Option& option, const std::string& value) {
   switch (option.kind) {
-    case Kind::flag:
-      return value == "on" || value == "off" ? "" : "'" + value + "' is neither on nor off";
-    case Kind::text:
-      return "";
-    case Kind::choice:
-      return problem_of_name(option, value);
+    case Kind::flag: return value == "on" || value == "off" ? "" : "'" + value + "' is neither on nor off";
+    case Kind::text: return "";
+    case Kind::choice: return problem_of_name(option, value);
     case Kind::names:
-    case Kind::integers:
-      return problem_of_list(option, split(value, ','));
+    case Kind::integers: return problem_of_list(option, split(value, ','));
     case Kind::integer:
     case Kind::real:
-    case Kind::seconds:
-      return problem_of_number(option, value);
-    case Kind::byte_count:
-      return parse_bytes(value) ? "" : "'" + value + "' is not a size in bytes";
-    case Kind::bytes:
-      return problem_of_sizes(value);
+    case Kind::seconds: return problem_of_number(option, value);
+    case Kind::byte_count: return parse_bytes(value) ? "" : "'" + value + "' is not a size in bytes";
+    case Kind::bytes: return problem_of_sizes(value);
   }
   return "";
 }
@@ -112,26 +105,17 @@ std::string checked_value(const Option& option, std::string_view typed, std::str
 
 std::string allowed_values(const Option& option) {
   switch (option.kind) {
-    case Kind::flag:
-      return "on or off";
-    case Kind::text:
-      return "any text";
-    case Kind::choice:
-      return "one of " + join(option.allowed, ", ");
+    case Kind::flag: return "on or off";
+    case Kind::text: return "any text";
+    case Kind::choice: return "one of " + join(option.allowed, ", ");
     case Kind::names:
       return option.allowed.empty() ? "names with commas between" : "a list of " + join(option.allowed, ", ");
-    case Kind::integer:
-      return "a whole number" + between_limits(option);
-    case Kind::integers:
-      return "a list of whole numbers" + between_limits(option);
-    case Kind::real:
-      return "a number" + between_limits(option);
-    case Kind::seconds:
-      return "a time such as 0.5s, 20ms or 3us" + between_limits(option);
-    case Kind::byte_count:
-      return "a size such as 64K, 1.5M or 1G";
-    case Kind::bytes:
-      return "sizes and ranges such as 0,4,1K or 1K:64M:x4 or 1K:64M:+1M";
+    case Kind::integer: return "a whole number" + between_limits(option);
+    case Kind::integers: return "a list of whole numbers" + between_limits(option);
+    case Kind::real: return "a number" + between_limits(option);
+    case Kind::seconds: return "a time such as 0.5s, 20ms or 3us" + between_limits(option);
+    case Kind::byte_count: return "a size such as 64K, 1.5M or 1G";
+    case Kind::bytes: return "sizes and ranges such as 0,4,1K or 1K:64M:x4 or 1K:64M:+1M";
   }
   return "";
 }

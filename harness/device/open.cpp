@@ -14,7 +14,8 @@ namespace {
 constexpr int most_cpu_devices = 1024;
 
 [[noreturn]] void refuse(std::string_view value, const std::string& why) {
-  throw UsageError("--device=" + std::string(value) + ": " + why);
+  std::string text("--device=");
+  throw UsageError(text.append(value).append(": ").append(why));
 }
 
 std::unique_ptr<Devices> open_cpu(std::string_view point, std::string_view count_text, const DeviceSettings& settings) {
@@ -49,9 +50,10 @@ std::vector<std::string> device_points(std::string_view list) {
     if (!starts_with_digit) {
       points.emplace_back(element);
     } else if (points.empty()) {
-      refuse(list, "'" + std::string(element) + "' names no kind of device; write it as in cpu:2");
+      refuse(list, "its first element names no kind of device; write it as in cpu:2");
     } else if (kind_of(points.back()) == "cpu") {
-      refuse(list, "a CPU point takes one number; write cpu:" + std::string(element) + " for a further point");
+      refuse(list,
+             std::string("a CPU point takes one number; write cpu:").append(element).append(" for a further one"));
     } else {
       points.back().append(",").append(element);
     }

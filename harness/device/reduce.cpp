@@ -16,13 +16,13 @@ struct DtypeRow {
   std::size_t bytes;
 };
 constexpr std::array dtypes = {
-    DtypeRow{Dtype::f32, "f32", "float", 4},      DtypeRow{Dtype::f64, "f64", "double", 8},
-    DtypeRow{Dtype::f16, "f16", "half", 2},       DtypeRow{Dtype::bf16, "bf16", "bfloat16", 2},
+    DtypeRow{Dtype::f32, "f32", "float", 4}, DtypeRow{Dtype::f64, "f64", "double", 8},
+    DtypeRow{Dtype::f16, "f16", "half", 2},  DtypeRow{Dtype::bf16, "bf16", "bfloat16", 2},
     DtypeRow{Dtype::i32, "i32", "int32", 4},
 };
 
-constexpr std::array ops = {std::pair<Op, std::string_view>{Op::sum, "sum"}, {Op::avg, "avg"}, {Op::min, "min"},
-                            {Op::max, "max"}, {Op::prod, "prod"}};
+constexpr std::array<std::pair<Op, std::string_view>, 5> ops = {
+    {{Op::sum, "sum"}, {Op::avg, "avg"}, {Op::min, "min"}, {Op::max, "max"}, {Op::prod, "prod"}}};
 
 template <Op op, typename Value>
 Value combine(Value a, Value b) {

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "allreduce/engine.hpp"
+#include "allreduce/verify.hpp"
+
+namespace allreduce {
+
+namespace {
+
+using harness::Event;
+
+class StreamsProgram : public Program {
+ public:
+  StreamsProgram(const Schedule& schedule, const Problem& problem)
+      : schedule_(schedule), problem_(problem), element_bytes_(harness::size_of(problem.dtype)) {
+    const Verdict verdict = verify(schedule);
+    if (!verdict.proved) throw harness::Error(verdict.reason);
+    const int ranks = schedule.shape.ranks;
+    if (!problem.devices || problem.devices->size() != ranks || problem.buffers.empty()) {
+      throw harness::Error(schedule.name + " is for " + std::to_string(ranks) + " devices and at least one buffer set");
+    }
+    const bool in_place = schedule.shape.placement == Placement::in_place;
+    for (const Buffers& set : problem.buffers) {
+      if (set.data.size() != std::size_t(ranks) || set.input.size() != (in_place ? 0 : std::size_t(ranks))) {
+        throw harness::Error(schedule.name + " needs one vector a rank, and an input a rank only out of place");
+      }
+    }
+    completing_.assign(schedule.ops.size(), false);
+    for (const OpId id : verdict.completing) completing_[id] = true;
+    for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
+      widest_ = std::max(widest_, begin_of(chunk + 1) - begin_of(chunk));
+    }
+    for (Rank rank = 0; rank < ranks; ++rank) {
+      harness::Device& device = (*problem.devices)[rank];
+      scratch_.push_back(device.allocate(widest_ * element_bytes_ * schedule.places[rank] * schedule.scratch_width));
+      lanes_.push_back(device.make_stream());
+    }
+    find_crossings();
+    ended_.resize(ranks);
+    if (problem.launch == Launch::graph) record();
+  }
+
+  ~StreamsProgram() override {
+    try {
+      sync();
+    } catch (const std::exception&) {  // told by the sync of whoever cared
+    }
+  }
+
+  std::vector<Event> enqueue(std::span<const Event> ready) override {
+    const std::size_t set = next_set_++ % problem_.buffers.size();
+    if (!recordings_.empty()) {
+      for (const Event& event : ready) lanes_[0]->wait(event);
+      recordings_[set]->launch();
+      ended_.assign(lanes_.size(), lanes_[0]->record());
+      return ended_;
+    }
+    for (Rank rank = 0; rank < ranks(); ++rank) {
+      if (!ready.empty()) lanes_[rank]->wait(ready[rank]);
+      // A peer's vector must be ready too before this rank reads it.
+      for (const Rank peer : neighbours_[rank]) {
+        if (!ready.empty()) lanes_[rank]->wait(ready[peer]);
+      }
+    }
+    issue(problem_.buffers[set]);
+    // A rank's run has ended when nobody reads its vector any more; only then may its next run begin.
+    std::vector<Event> own(lanes_.size());
+    for (Rank rank = 0; rank < ranks(); ++rank) own[rank] = lanes_[rank]->record();
+    ended_ = own;
+    for (Rank rank = 0; rank < ranks(); ++rank) {
+      if (neighbours_[rank].empty()) continue;
+      for (const Rank peer : neighbours_[rank]) lanes_[rank]->wait(own[peer]);
+      ended_[rank] = lanes_[rank]->record();
+    }
+    return ended_;
+  }
+
+  double time(int runs) override {
+    next_set_ = 0;
+    const Event begin = lanes_[0]->record(harness::Timing::on);
+    for (Rank rank = 1; rank < ranks(); ++rank) lanes_[rank]->wait(begin);
+    for (int run = 0; run < runs; ++run) enqueue({});
+    for (const Event& event : ended_) lanes_[0]->wait(event);
+    const Event end = lanes_[0]->record(harness::Timing::on);
+    sync();
+    return problem_.devices->seconds_between(begin, end) / runs;
+  }
+
+  void sync() override {
+    for (const auto& lane : lanes_) lane->sync();
+  }
+
+ private:
+  int ranks() const { return schedule_.shape.ranks; }
+  std::size_t begin_of(int chunk) const { return boundary(problem_.count, schedule_.chunks, chunk, element_bytes_); }
+
+  // Work is done where it writes: copies are pulled, reduces are local.
+  static Rank lane_of(const Op& op) { return op.to.rank; }
+
+  // Which dependencies cross streams, without those that an earlier wait of the same stream already covers.
+  void find_crossings() {
+    neighbours_.resize(ranks());
+    waits_.resize(schedule_.ops.size());
+    awaited_.assign(schedule_.ops.size(), false);
+    std::map<std::pair<Rank, Rank>, OpId> covered;  // (who waits, for whom) -> up to which op
+    for (OpId id = 0; id < static_cast<OpId>(schedule_.ops.size()); ++id) {
+      const Op& op = schedule_.ops[id];
+      const Rank lane = lane_of(op);
+      if (op.from.rank != lane) {
+        neighbours_[lane].insert(op.from.rank);
+        neighbours_[op.from.rank].insert(lane);
+      }
+      std::map<Rank, OpId> latest;
+      for (const OpId before : op.after) {
+        const Rank other = lane_of(schedule_.ops[before]);
+        if (other != lane) latest[other] = std::max(latest.contains(other) ? latest[other] : -1, before);
+      }
+      for (const auto& [other, before] : latest) {
+        auto [known, fresh] = covered.try_emplace({lane, other}, before);
+        if (!fresh && known->second >= before) continue;
+        known->second = before;
+        waits_[id].push_back(before);
+        awaited_[before] = true;
+      }
+    }
+  }
+
+  struct Bytes {
+    std::size_t begin, size;
+  };
+  Bytes bytes_of(const Chunk& data) const {
+    const std::size_t begin = begin_of(data.first);
+    return {begin * element_bytes_, (begin_of(data.first + data.count) - begin) * element_bytes_};
+  }
+
+  // Gives the ops to the lanes by level, as they are sorted: first-in-first-out streams then never hold up a chunk
+  // behind one of a later level.
+  void issue(const Buffers& buffers) {
+    std::vector<Event> done(schedule_.ops.size());
+    for (OpId id = 0; id < static_cast<OpId>(schedule_.ops.size()); ++id) {
+      const Op& op = schedule_.ops[id];
+      harness::Stream& lane = *lanes_[lane_of(op)];
+      for (const OpId before : waits_[id]) lane.wait(done[before]);
+      // Scratch knows its pieces by the end that lies in the vector.
+      const Bytes bytes = bytes_of(op.to.space == Space::scratch ? op.from : op.to);
+      const auto address = [&](const Chunk& chunk) -> const std::byte* {
+        if (chunk.space == Space::data) return buffers.data[chunk.rank] + bytes.begin;
+        if (chunk.space == Space::input) return buffers.input[chunk.rank] + bytes.begin;
+        return scratch_[chunk.rank].data() + widest_ * element_bytes_ * chunk.first;
+      };
+      auto* to = const_cast<std::byte*>(address(op.to));
+      if (op.kind == Kind::copy) {
+        lane.copy(address(op.from), to, bytes.size);
+      } else {
+        const bool divides = problem_.op == harness::Op::avg && completing_[id];
+        lane.reduce(address(op.from), to, bytes.size / element_bytes_,
+                    {problem_.dtype, problem_.op, divides ? ranks() : 1});
+      }
+      if (awaited_[id]) done[id] = lane.record();
+    }
+  }
+
+  void record() {
+    for (const Buffers& set : problem_.buffers) {
+      recordings_.push_back(problem_.devices->record(*lanes_[0], [&] {
+        const Event fork = lanes_[0]->record();
+        for (Rank rank = 1; rank < ranks(); ++rank) lanes_[rank]->wait(fork);
+        issue(set);
+        for (Rank rank = 1; rank < ranks(); ++rank) lanes_[0]->wait(lanes_[rank]->record());
+      }));
+    }
+  }
+
+  const Schedule schedule_;
+  const Problem problem_;
+  const std::size_t element_bytes_;
+  std::size_t widest_ = 0;  // elements of the largest piece
+  std::vector<bool> completing_;
+  std::vector<std::vector<OpId>> waits_;    // of an op: those of other lanes that its lane must wait for
+  std::vector<bool> awaited_;               // some lane waits for this op
+  std::vector<std::set<Rank>> neighbours_;  // ranks that a rank exchanges chunks with
+  std::vector<harness::Buffer> scratch_;
+  std::vector<std::unique_ptr<harness::Stream>> lanes_;
+  std::vector<std::unique_ptr<harness::Recording>> recordings_;
+  std::vector<Event> ended_;
+  std::size_t next_set_ = 0;
+};
+
+}  // namespace
+
+std::size_t boundary(std::size_t count, int chunks, int chunk, std::size_t element_bytes) {
+  const std::size_t even = count / chunks * chunk + count % chunks * chunk / chunks;
+  const std::size_t line = 64 / element_bytes;
+  return chunk == chunks || count / chunks < 16 * line ? even : even / line * line;
+}
+
+std::unique_ptr<Program> prepare_streams(const Schedule& schedule, const Problem& problem) {
+  return std::make_unique<StreamsProgram>(schedule, problem);
+}
+
+}  // namespace allreduce
