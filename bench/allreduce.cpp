@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_allreduce: all-reduce alone. Contenders that differ only in algorithm and launch are checked, then timed in
+// interleaved rounds on the same vectors.
+#include <cstring>
+#include <iostream>
+
+#include "allreduce/algorithms.hpp"
+#include "allreduce/engine.hpp"
+#include "allreduce/values.hpp"
+#include "bench/main.hpp"
+#include "harness/device/device.hpp"
+#include "harness/measure.hpp"
+#include "harness/options.hpp"
+#include "harness/progress.hpp"
+#include "harness/report.hpp"
+#include "harness/sweep.hpp"
+#include "harness/table.hpp"
+#include "harness/text.hpp"
+
+namespace {
+
+using harness::Kind;
+using nlohmann::json;
+
+std::vector<harness::Option> table() {
+  auto options = harness::common_options();
+  std::vector<std::string> algorithms = {"all"};
+  for (const auto& row : allreduce::algorithms()) algorithms.emplace_back(row.name);
+  const std::vector<harness::Option> own = {
+      {.name = "engine",
+       .kind = Kind::names,
+       .default_text = "streams",
+       .help = "what runs it",
+       .allowed = {"streams"}},
+      {.name = "algorithm",
+       .kind = Kind::names,
+       .default_text = "all",
+       .help = "which algorithms, or all",
+       .allowed = algorithms},
+      {.name = "bytes",
+       .kind = Kind::bytes,
+       .default_text = "1K:64M:x4",
+       .help = "size of each rank's vector",
+       .range_forms = "befi"},
+      {.name = "dtype",
+       .short_form = "d",
+       .kind = Kind::names,
+       .default_text = "f32",
+       .help = "element types",
+       .allowed = {"f32", "f64", "f16", "bf16", "i32"},
+       .aliases = {{"float", "f32"}, {"double", "f64"}, {"half", "f16"}, {"bfloat16", "bf16"}, {"int32", "i32"}}},
+      {.name = "op",
+       .short_form = "o",
+       .kind = Kind::names,
+       .default_text = "sum",
+       .help = "reduction operations",
+       .allowed = {"sum", "avg", "min", "max", "prod"}},
+      {.name = "placement",
+       .kind = Kind::names,
+       .default_text = "in_place",
+       .help = "where the result goes",
+       .allowed = {"in_place", "out_of_place"}},
+      {.name = "launch",
+       .kind = Kind::names,
+       .default_text = "eager",
+       .help = "issued op by op, or recorded once",
+       .allowed = {"eager", "graph"}},
+      {.name = "pieces",
+       .kind = Kind::integers,
+       .default_text = "1",
+       .help = "pieces of a chunk, for pipelining",
+       .minimum = 1,
+       .maximum = 1024},
+      {.name = "check",
+       .short_form = "c",
+       .kind = Kind::flag,
+       .default_text = "on",
+       .help = "compare every element with the exact answer, before and after timing"},
+      {.name = "mode",
+       .kind = Kind::choice,
+       .default_text = "time",
+       .help = "time the points, or only check them",
+       .allowed = {"time", "check"}}};
+  options.insert(options.end(), own.begin(), own.end());
+  return options;
+}
+
+std::vector<json> values(const auto& list) { return {list.begin(), list.end()}; }
+
+// One contender of a block: a result, and the program behind it.
+struct Contender {
+  harness::Result result;
+  std::unique_ptr<allreduce::Program> program;
+  bool busbw_is_link_speed = true;
+};
+
+// The vectors of a block, shared by its contenders, and the pristine contributions they are filled from.
+class Vectors {
+ public:
+  Vectors(harness::Devices& devices, const allreduce::Pattern& pattern, std::size_t count, bool in_place)
+      : devices_(devices), pattern_(pattern), count_(count) {
+    const std::size_t bytes = count * harness::size_of(pattern.dtype);
+    for (int rank = 0; rank < devices.size(); ++rank) {
+      contributions_.emplace_back(bytes);
+      allreduce::fill(pattern, rank, contributions_.back().data(), count);
+      data_.push_back(devices[rank].allocate(bytes));
+      buffers_.data.push_back(data_.back().data());
+      if (in_place) continue;
+      input_.push_back(devices[rank].allocate(bytes));
+      buffers_.input.push_back(input_.back().data());
+    }
+    for (int rank = 0; rank < devices.size(); ++rank) streams_.push_back(devices[rank].make_stream());
+  }
+
+  const allreduce::Buffers& buffers() const { return buffers_; }
+
+  void refill() {
+    for (int rank = 0; rank < devices_.size(); ++rank) {
+      const auto& target = input_.empty() ? data_[rank] : input_[rank];
+      streams_[rank]->copy(contributions_[rank].data(), target.data(), target.bytes());
+    }
+    for (const auto& stream : streams_) stream->sync();
+  }
+
+  // Every element of every rank against the exact answer.
+  std::optional<harness::Wrong> compare() {
+    std::optional<harness::Wrong> all;
+    std::vector<std::byte> found(contributions_[0].size());
+    for (int rank = 0; rank < devices_.size(); ++rank) {
+      streams_[rank]->copy(data_[rank].data(), found.data(), found.size());
+      streams_[rank]->sync();
+      const auto wrong = allreduce::compare(pattern_, rank, found.data(), count_);
+      if (!wrong) continue;
+      if (all) {
+        all->count += wrong->count;
+      } else {
+        all = wrong;
+      }
+    }
+    return all;
+  }
+
+ private:
+  harness::Devices& devices_;
+  allreduce::Pattern pattern_;
+  std::size_t count_;
+  std::vector<std::vector<std::byte>> contributions_;
+  std::vector<harness::Buffer> data_, input_;
+  std::vector<std::unique_ptr<harness::Stream>> streams_;
+  allreduce::Buffers buffers_;
+};
+
+class Bench {
+ public:
+  Bench(const harness::Options& options)
+      : options_(options),
+        settings_{options.seconds("time-budget"), {}, {}, static_cast<std::uint64_t>(options.integer("seed"))},
+        columns_({{.title = "bytes", .width = 12},
+                  {.title = "count", .width = 12},
+                  {.title = "type", .width = 5},
+                  {.title = "redop", .width = 5},
+                  {.title = "algorithm", .left = true, .width = 18},
+                  {.title = "launch", .left = true, .width = 6},
+                  {.title = "placement", .left = true, .width = 12},
+                  {.title = "device", .left = true, .width = 8},
+                  {.title = "time", .width = 10},
+                  {.title = "algbw", .width = 11},
+                  {.title = "busbw", .width = 11},
+                  {.title = "wrong", .width = 7}}) {
+    if (options.has("iterations")) settings_.iterations = static_cast<int>(options.integer("iterations"));
+    if (options.has("warmup")) settings_.warmup = static_cast<int>(options.integer("warmup"));
+    algorithms_ = options.names("algorithm");
+    if (std::find(algorithms_.begin(), algorithms_.end(), "all") != algorithms_.end()) {
+      algorithms_.clear();
+      for (const auto& row : allreduce::algorithms()) algorithms_.emplace_back(row.name);
+    }
+    devices_ = harness::device_points(options.has("device") ? options.text("device") : "cpu:2");
+    for (const auto& point : devices_) open(point);  // what cannot be opened is said before anything is measured
+    blocks_ = harness::points({{"device", values(devices_)},
+                               {"dtype", values(options.names("dtype"))},
+                               {"op", values(options.names("op"))},
+                               {"placement", values(options.names("placement"))},
+                               {"pieces", values(options.integers("pieces"))},
+                               {"bytes", values(options.bytes("bytes"))}});
+    trials_ = harness::points({{"engine", values(options.names("engine"))},
+                               {"algorithm", values(algorithms_)},
+                               {"launch", values(options.names("launch"))}});
+  }
+
+  int run() {
+    if (options_.on("list")) {
+      for (json block : blocks_) {
+        for (const json& trial : trials_) {
+          block.update(trial);
+          std::cout << block.dump() << '\n';
+        }
+      }
+      return 0;
+    }
+    harness::Report report(options_.text("output"), harness::describe_run(options_.command(), options_.integer("seed"),
+                                                                          options_.on("with-hostname")));
+    harness::Progress progress(options_.on("quiet"), static_cast<double>(blocks_.size() * trials_.size()));
+    columns_.print_header(std::cout);
+    std::unique_ptr<harness::Devices> devices;
+    for (std::size_t index = 0; index < blocks_.size(); ++index) {
+      const json& block = blocks_[index];
+      progress.show(static_cast<double>(index * trials_.size()), block.dump());
+      if (!devices || devices->text() != block["device"]) devices = open(block["device"]);
+      run_block(block, *devices, report);
+    }
+    progress.finish();
+    report.finish();
+    std::cout << "# busbw is algbw * 2(n-1)/n as nccl-tests defines it; it is link speed for "
+                 "algorithms that move just so much over every link (ring), and not for the others\n"
+              << "# " << report.results().size() << " points: " << (report.failed() ? "FAILED" : "OK") << '\n';
+    return report.failed() ? 1 : 0;
+  }
+
+ private:
+  std::unique_ptr<harness::Devices> open(const std::string& point) const {
+    const double timeout = options_.seconds("timeout");
+    return harness::open_devices(point, {options_.has("threads") ? static_cast<int>(options_.integer("threads")) : 0,
+                                         timeout > 0 ? timeout : 1e9});
+  }
+
+  std::vector<std::string> command_for(const json& point) const {
+    std::vector<std::string> command = {"bench_allreduce"};
+    for (const char* axis :
+         {"engine", "device", "algorithm", "bytes", "dtype", "op", "placement", "launch", "pieces"}) {
+      const json& value = point[axis];
+      command.push_back(std::string("--").append(axis).append("=").append(value.is_string() ? value.get<std::string>()
+                                                                                            : value.dump()));
+    }
+    command.push_back("--seed=" + std::to_string(options_.integer("seed")));
+    return command;
+  }
+
+  void run_block(const json& block, harness::Devices& devices, harness::Report& report) {
+    const harness::Dtype dtype = *harness::parse_dtype(block["dtype"].get<std::string>());
+    const harness::Op op = *harness::parse_op(block["op"].get<std::string>());
+    const bool in_place = block["placement"] == "in_place";
+    const std::size_t count = block["bytes"].get<std::size_t>() / harness::size_of(dtype);
+    const allreduce::Shape shape{devices.size(), block["pieces"],
+                                 in_place ? allreduce::Placement::in_place : allreduce::Placement::out_of_place};
+    const allreduce::Pattern pattern{dtype, op, devices.size(), settings_.seed};
+
+    std::vector<Contender> contenders;
+    for (const json& trial : trials_) {
+      Contender contender;
+      harness::Result& result = contender.result;
+      result.bench = "allreduce";
+      result.oversubscribed = devices.oversubscribed();
+      result.point = block;
+      result.point.update(trial);
+      result.point["bytes"] = count * harness::size_of(dtype);
+      result.point["ranks"] = devices.size();
+      result.point["threads"] = devices.threads();
+      result.point["topology"] = nullptr;
+      result.command = command_for(result.point);
+      contenders.push_back(std::move(contender));
+    }
+    std::unique_ptr<Vectors> vectors;
+    try {
+      vectors = std::make_unique<Vectors>(devices, pattern, count, in_place);
+    } catch (const std::bad_alloc&) {
+      return skip(contenders, report, "the host has no memory for vectors of this size");
+    } catch (const harness::Error& error) {
+      return skip(contenders, report, error.what());
+    }
+    for (Contender& contender : contenders) {
+      const allreduce::Algorithm& algorithm =
+          *allreduce::find_algorithm(contender.result.point["algorithm"].get<std::string>());
+      contender.busbw_is_link_speed = algorithm.busbw_is_link_speed;
+      contender.program = allreduce::prepare_streams(
+          algorithm.build(shape),
+          {&devices,
+           count,
+           dtype,
+           op,
+           contender.result.point["launch"] == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager,
+           {vectors->buffers()}});
+      check(contender, *vectors);
+    }
+
+    std::vector<harness::Trial> trials;
+    std::vector<std::size_t> rows;
+    for (Contender& contender : contenders) {
+      rows.push_back(report.add(contender.result));
+      trials.push_back({[&](int runs) { return contender.program->time(runs); }, [&] { vectors->refill(); }});
+    }
+    if (options_.text("mode") == "time") {
+      harness::measure(trials, settings_, [&](std::size_t index, const harness::Measurement& measured) {
+        record(contenders[index], measured);
+        report.update(rows[index], contenders[index].result);
+        report.write();
+      });
+    }
+    for (std::size_t index = 0; index < contenders.size(); ++index) {
+      check(contenders[index], *vectors);
+      report.update(rows[index], contenders[index].result);
+      print(contenders[index].result);
+    }
+    report.write();
+  }
+
+  void skip(std::vector<Contender>& contenders, harness::Report& report, const std::string& reason) {
+    for (Contender& contender : contenders) {
+      contender.result.status = harness::Status::skipped;
+      contender.result.reason = reason;
+      report.add(contender.result);
+      print(contender.result);
+    }
+    report.write();
+  }
+
+  // An untimed run on fresh data, compared at every element. Once wrong, a point stays wrong.
+  void check(Contender& contender, Vectors& vectors) {
+    harness::Result& result = contender.result;
+    if (!options_.on("check") || result.check == harness::Check::failed) return;
+    vectors.refill();
+    contender.program->enqueue();
+    contender.program->sync();
+    result.check = harness::Check::exact;
+    if (const auto wrong = vectors.compare()) {
+      result.check = harness::Check::failed;
+      result.status = harness::Status::failed;
+      result.wrong = wrong;
+      result.reason = std::to_string(wrong->count) + " wrong elements, the first on rank " +
+                      std::to_string(wrong->rank) + " at index " + std::to_string(wrong->first_index);
+    }
+  }
+
+  static void record(Contender& contender, const harness::Measurement& measured) {
+    harness::Result& result = contender.result;
+    result.samples = measured.samples;
+    result.visits = static_cast<std::int64_t>(measured.visit_medians.size());
+    result.runs_per_sample = measured.runs_per_sample;
+    result.stop = measured.stop;
+    result.flags.clear();
+    if (harness::count_outliers(measured.samples) * 10 > measured.samples.size()) result.flags = {"outliers"};
+    result.metrics = harness::bandwidths(result.point["bytes"], measured.seconds, result.point["ranks"]);
+    result.metrics["seconds"] = measured.seconds;
+    result.metrics["mean_over_ranks"] = nullptr;
+    result.metrics["low"] = measured.interval ? json(measured.interval->low) : json(nullptr);
+    result.metrics["high"] = measured.interval ? json(measured.interval->high) : json(nullptr);
+    result.metrics["busbw_is_link_speed"] = contender.busbw_is_link_speed;
+    result.metrics["bound_seconds"] = nullptr;
+    result.metrics["bound_kind"] = nullptr;
+    result.metrics["bound_efficiency"] = nullptr;
+  }
+
+  void print(const harness::Result& result) {
+    const auto metric = [&](const char* name) {
+      const auto found = result.metrics.find(name);
+      return found == result.metrics.end() || found->is_null() ? std::nan("") : found->get<double>();
+    };
+    const json& point = result.point;
+    const std::size_t bytes = point["bytes"];
+    const auto dtype = harness::parse_dtype(point["dtype"].get<std::string>());
+    columns_.print_row(
+        std::cout, {std::to_string(bytes), std::to_string(bytes / harness::size_of(*dtype)), point["dtype"],
+                    point["op"], point["algorithm"], point["launch"], point["placement"], point["device"],
+                    harness::format_seconds(metric("seconds")), harness::format_bandwidth(metric("algbw")),
+                    harness::format_bandwidth(metric("busbw")),
+                    result.status == harness::Status::skipped ? "skipped"
+                    : result.check == harness::Check::off     ? "n/a"
+                                                          : std::to_string(result.wrong ? result.wrong->count : 0)});
+    std::cout.flush();
+  }
+
+  const harness::Options& options_;
+  harness::MeasureSettings settings_;
+  harness::Table columns_;
+  std::vector<std::string> algorithms_, devices_;
+  std::vector<json> blocks_, trials_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return bench::guarded("bench_allreduce", [&] {
+    const auto options_table = table();
+    const auto options = harness::parse_options(options_table, argc, argv);
+    if (options.on("help")) {
+      std::cout << harness::usage("bench_allreduce", "Times all-reduce alone: every algorithm on the same vectors.",
+                                  options_table);
+      return 0;
+    }
+    if (!options.benchmark_arguments().empty()) {
+      throw harness::bad_value("benchmark_*", options.benchmark_arguments()[0], "only bench_micro takes such options");
+    }
+    return Bench(options).run();
+  });
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// How contenders are timed against each other: in rounds. A round visits every unfinished trial once, in an order that
+// is shuffled anew from the seed, so that drift of the machine falls on all of them alike. A visit takes a few samples;
+// a sample is the mean over enough runs for the clock. A trial is settled when the 95% interval of the median over the
+// medians of its visits is narrow, or its time is spent.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "harness/report.hpp"
+#include "harness/statistics.hpp"
+
+namespace harness {
+
+struct Trial {
+  std::function<double(int runs)> time;     // seconds of one run, as the mean over that many
+  std::function<void()> prepare = nullptr;  // before each visit, outside of the clock
+};
+
+struct MeasureSettings {
+  double budget_seconds = 0.5;         // a trial's share, warm-up and preparation included
+  std::optional<int> iterations = {};  // take exactly so many samples instead
+  std::optional<int> warmup = {};      // runs before the first sample; by default 3
+  std::uint64_t seed = 1;
+};
+
+struct Measurement {
+  std::vector<double> samples;  // seconds of one run
+  std::vector<double> visit_medians;
+  int runs_per_sample = 1;
+  std::optional<Stop> stop = {};          // nothing while it goes on
+  double seconds = 0;                     // median of the samples
+  std::optional<Interval> interval = {};  // of the median, over visits; nothing with fewer than eight
+};
+
+// Measures all trials; `after_visit(trial, measurement)` is called after each visit. Gives one measurement a trial.
+std::vector<Measurement> measure(std::span<const Trial> trials, const MeasureSettings& settings,
+                                 const std::function<void(std::size_t, const Measurement&)>& after_visit = {});
+
+}  // namespace harness

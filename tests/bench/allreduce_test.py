@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench_allreduce as a user meets it: exact rows, valid files, and one clear line for what cannot be done."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import jsonschema
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BINARY = pathlib.Path(os.environ["RINGMARK_BIN"]) / "bench_allreduce"
+
+
+def run(*options):
+    return subprocess.run([BINARY, "--quiet", *options], capture_output=True, text=True, timeout=300, check=False)
+
+
+class Sweeps(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.output = pathlib.Path(self.folder.name) / "result.json"
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def report(self, *options):
+        done = run(f"--output={self.output}", *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.rstrip().endswith("OK"), done.stdout)
+        report = json.loads(self.output.read_text())
+        jsonschema.validate(report, json.loads((ROOT / "results/schema.json").read_text()))
+        self.assertTrue(report["run"]["complete"])
+        return report
+
+    def test_every_dtype_and_op_is_exact_on_one_to_eight_devices(self):
+        report = self.report("--device=cpu:1,cpu:2,cpu:3,cpu:5,cpu:8", "--mode=check", "--bytes=0,4,20,1000,70000",
+                             "--dtype=f32,f64,f16,bf16,i32", "--op=sum,avg,min,max,prod", "--launch=eager,graph",
+                             "--placement=in_place,out_of_place")
+        self.assertEqual(len(report["results"]), 5 * 5 * 5 * 5 * 2 * 3 * 2)
+        for result in report["results"]:
+            self.assertEqual((result["status"], result["check"]), ("ok", "exact"), result["point"])
+
+    def test_a_timed_row_has_its_samples_and_bandwidths(self):
+        report = self.report("--device=cpu:2", "--bytes=64K", "--iterations=9", "--algorithm=ring")
+        (result,) = report["results"]
+        self.assertEqual(len(result["samples"]), 9)
+        self.assertEqual(result["stop"], "count")
+        metrics = result["metrics"]
+        self.assertAlmostEqual(metrics["algbw"] * metrics["seconds"], 65536, delta=1)
+        self.assertAlmostEqual(metrics["busbw"], metrics["algbw"])  # 2(n-1)/n is 1 for two ranks
+        self.assertTrue(metrics["busbw_is_link_speed"])
+
+    def test_bus_bandwidth_of_one_rank_is_not_a_number(self):
+        report = self.report("--device=cpu:1", "--bytes=1K", "--iterations=3", "--algorithm=tree")
+        self.assertIsNone(report["results"][0]["metrics"]["busbw"])
+        self.assertIn("n/a", run("--device=cpu:1", "--bytes=1K", "--iterations=3").stdout)
+
+    def test_bytes_are_rounded_down_to_whole_elements(self):
+        report = self.report("--device=cpu:2", "--bytes=1001", "--dtype=f64", "--mode=check", "--algorithm=ring")
+        self.assertEqual(report["results"][0]["point"]["bytes"], 1000)
+
+    def test_more_threads_than_cores_are_marked(self):
+        report = self.report("--device=cpu:64", "--bytes=4", "--mode=check", "--algorithm=ring")
+        self.assertEqual(report["results"][0]["oversubscribed"], len(os.sched_getaffinity(0)) < 64)
+
+    def test_the_command_of_a_row_repeats_it(self):
+        report = self.report("--device=cpu:3", "--bytes=1K", "--mode=check", "--op=avg", "--algorithm=tree")
+        row = report["results"][0]
+        again = self.report("--mode=check", *row["command"][1:])
+        self.assertEqual(again["results"][0]["point"], row["point"])
+
+    def test_nccl_tests_short_forms_mean_the_same(self):
+        report = self.report("-b", "1K", "-e", "4K", "-f", "2", "-d", "float", "-o", "max", "-n", "2", "--device=cpu:2",
+                             "--algorithm=ring")
+        self.assertEqual([row["point"]["bytes"] for row in report["results"]], [1024, 2048, 4096])
+
+
+class BadInput(unittest.TestCase):
+    CASES = [
+        "--bytes=4K:1K:x2", "--bytes=1K:4K:x1", "--bytes=0:4K:x2", "--bytes=-1", "--bytes=", "--bytes=1Q",
+        "--algorithm=rings", "--algorithm=ring,ring", "--dtype=f8", "--op=mean", "--launch=lazy", "--pieces=0",
+        "--device=cpu:0", "--device=cpu:x", "--device=tpu:1", "--device=cpu:2,cpu:2", "--device=,", "--device=2",
+        "--engine=magic", "--placement=there", "--mode=guess", "--threads=0", "--iterations=0", "--iterations=x",
+        "--seed=x", "--time-budget=fast", "--timeout=-1s", "--cache=hot", "--check=perhaps", "--warmup=-1", "--bogus=1",
+        "--output=/no/such/folder/result.json", "--output=/", "extra", "--benchmark_filter=x",
+    ]
+
+    def test_is_one_line_that_names_the_option_and_status_two(self):
+        for option in self.CASES:
+            with self.subTest(option):
+                done = run("--mode=check", "--bytes=4", option) if not option.startswith(("--bytes", "--mode")) \
+                    else run(option)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(done.stdout, "")
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertIn(option.lstrip("-").split("=")[0].split("_")[0], done.stderr)
+
+    def test_help_names_every_option_and_ends_well(self):
+        done = run("--help")
+        self.assertEqual(done.returncode, 0)
+        for option in ("--bytes", "--algorithm", "--device", "--output"):
+            self.assertIn(option, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
