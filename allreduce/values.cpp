@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "harness/random.hpp"
+
 namespace allreduce {
 
 namespace {
@@ -12,16 +14,8 @@ namespace {
 using harness::Dtype;
 using harness::Op;
 
-// Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
-std::uint64_t splitmix64(std::uint64_t x) {
-  std::uint64_t z = x + 0x9E3779B97F4A7C15ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
-
 std::uint64_t draw(const Pattern& pattern, int rank, std::size_t index) {
-  return splitmix64(splitmix64(pattern.seed * 0x10001ULL + static_cast<std::uint64_t>(rank)) ^ index);
+  return harness::splitmix64(harness::splitmix64(pattern.seed * 0x10001ULL + static_cast<std::uint64_t>(rank)) ^ index);
 }
 
 int exact_bits(Dtype dtype) {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/model.hpp"
+
+namespace models {
+
+namespace {
+
+class Lenet : public Model {
+ public:
+  Lenet(harness::Stream& stream, const ModelSettings& settings) : Model(stream, settings) {
+    convolution("conv1", 20, 3);
+    relu("relu1");
+    average_pool("pool1");
+    convolution("conv2", 50, 5);
+    relu("relu2");
+    average_pool("pool2");
+    linear("fc1", 128);
+    relu("relu3");
+    linear("fc2", 10);
+    complete();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_lenet(harness::Stream& stream, const ModelSettings& settings) {
+  return std::make_unique<Lenet>(stream, settings);
+}
+
+}  // namespace models
