@@ -1,24 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who computes the layers. A Backend makes Layers that are bound to their tensors and weights; a Layer runs on the
-// worker of the model's stream, for as many images as it is told, up to the capacity that its tensors have.
+// Who computes the layers. A Backend belongs to one replica: it makes Layers one after the other, each reading the
+// tensor that an earlier one put out, and is free to choose the memory layout of what passes between them. Everything
+// here is called on the worker of the replica's stream, since libraries keep state a thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "harness/device/device.hpp"
 #include "models/tensor.hpp"
 
 namespace models {
 
 class Layer {
  public:
+  explicit Layer(TensorPointer output) : output_(std::move(output)) {}
   virtual ~Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  // For the first `images` of the batch: at least one, at most the capacity.
   virtual void forward(int images) = 0;
-  // Overwrites the gradients of its input (where wanted) and of its parameters.
+  // Overwrites the gradients of its input (where it has one) and of its parameters.
   virtual void backward(int images) = 0;
+  const TensorPointer& output() const { return output_; }
+
+ private:
+  TensorPointer output_;
 };
+
+using LayerPointer = std::unique_ptr<Layer>;
 
 // Of one forward pass over a shard.
 struct Outcome {
@@ -29,30 +44,45 @@ struct Outcome {
 class Backend {
  public:
   virtual ~Backend() = default;
-  // Square kernels, stride 1, no padding: out = in - kernel + 1. Weight [out][in][kernel][kernel].
-  virtual std::unique_ptr<Layer> convolution(const Tensor& in, const Tensor& out, const Weights&) const = 0;
-  // The derivative at exactly zero is zero.
-  virtual std::unique_ptr<Layer> relu(const Tensor& in, const Tensor& out) const = 0;
+  // The batch, in memory order [image][channel][row][column]; nobody asks for its gradient.
+  virtual TensorPointer input(const Shape& shape, float* images) = 0;
+  // Square kernels, stride 1, no padding: out = in - kernel + 1. Weight [channels][in.channels][kernel][kernel].
+  virtual LayerPointer convolution(const TensorPointer& in, int channels, int kernel, const Weights&) = 0;
+  // In place, the output is the input; so whoever put that out cannot ask for its own values afterwards. The derivative
+  // at exactly zero is zero.
+  virtual LayerPointer relu(const TensorPointer& in) = 0;
   // Windows of 2x2 in steps of 2; an odd last row or column is left out.
-  virtual std::unique_ptr<Layer> average_pool(const Tensor& in, const Tensor& out) const = 0;
-  // Weight [out][in].
-  virtual std::unique_ptr<Layer> linear(const Tensor& in, const Tensor& out, const Weights&) const = 0;
-  // Softmax and cross entropy against `labels`, one an image.
-  virtual std::unique_ptr<Layer> cross_entropy(const Tensor& in, const std::uint8_t* labels,
-                                               Outcome& outcome) const = 0;
+  virtual LayerPointer average_pool(const TensorPointer& in) = 0;
+  // Weight [features][in.channels * in.height * in.width].
+  virtual LayerPointer linear(const TensorPointer& in, int features, const Weights&) = 0;
+  // Softmax and cross entropy against `labels`, one an image. The loss is the output: there is no tensor.
+  virtual LayerPointer cross_entropy(const TensorPointer& in, const std::uint8_t* labels, Outcome& outcome) = 0;
+};
+
+// What a backend computes with: memory of `device` for batches of up to `capacity` images, and `threads`.
+struct Workplace {
+  harness::Device& device;
+  int capacity = 1;
+  int threads = 1;
 };
 
 struct BackendRow {
   std::string_view name;
   std::string_view summary;
-  std::unique_ptr<Backend> (*make)();
+  std::unique_ptr<Backend> (*make)(const Workplace&);  // null when this build lacks it
+  std::string_view lacks = {};                         // then, why
 };
 
+// The fastest first.
 std::span<const BackendRow> backends();
 
-// Throws harness::UsageError for a name that the table lacks.
-std::unique_ptr<Backend> make_backend(std::string_view name);
+// The first that this build has.
+std::string_view default_backend();
 
-std::unique_ptr<Backend> make_plain_backend();
+// Throws harness::UsageError for a name that the table lacks, and for a backend that this build lacks.
+const BackendRow& find_backend(std::string_view name);
+
+std::unique_ptr<Backend> make_plain_backend(const Workplace& workplace);
+std::unique_ptr<Backend> make_onednn_backend(const Workplace& workplace);
 
 }  // namespace models

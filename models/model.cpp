@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/model.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -22,10 +23,10 @@ constexpr std::array rows = {
 }  // namespace
 
 Model::Model(harness::Stream& stream, const ModelSettings& settings)
-    : stream_(stream), settings_(settings), backend_(make_backend(settings.backend)) {
+    : stream_(stream), settings_(settings), shape_{1, image_side, image_side} {
+  find_backend(settings.backend);
   if (settings.capacity < 1) throw harness::Error("a model needs room for at least one image");
-  last_ = next(1, image_side, image_side, false);
-  images_ = last_.value;
+  images_ = allocate(settings.capacity * shape_.size());
   memory_.push_back(stream.device().allocate(settings.capacity));
   labels_ = reinterpret_cast<std::uint8_t*>(memory_.back().data());
 }
@@ -35,63 +36,58 @@ float* Model::allocate(std::size_t elements) {
   return reinterpret_cast<float*>(memory_.back().data());
 }
 
-Tensor Model::next(int channels, int height, int width, bool gradient) {
-  Tensor tensor{channels, height, width};
-  tensor.value = allocate(settings_.capacity * tensor.size());
-  if (gradient) tensor.gradient = allocate(settings_.capacity * tensor.size());
-  return tensor;
+void Model::add(const std::string& name, const Shape& out, Make make) {
+  layers_.push_back({name, std::move(make)});
+  shape_ = out;
 }
 
-template <typename Make>
-void Model::add_with_parameters(const std::string& name, std::vector<int> weight_shape, const Tensor& out, Make make) {
+void Model::add_with_parameters(const std::string& name, std::vector<int> weight_shape, const Shape& out, Make make) {
   const int outputs = weight_shape[0];
   const int fan_in = std::accumulate(weight_shape.begin() + 1, weight_shape.end(), 1, std::multiplies<>());
+  const int layer = layers();
   const auto index = static_cast<int>(parameters_.size());
   const std::size_t weights = std::size_t(outputs) * fan_in;
-  parameters_.push_back({name + ".weight", std::move(weight_shape), fan_in, false, weights, 0, size_});
-  parameters_.push_back({name + ".bias", {outputs}, fan_in, true, std::size_t(outputs), 0, size_ + weights});
+  parameters_.push_back({name + ".weight", std::move(weight_shape), layer, fan_in, false, weights, 0, size_});
+  parameters_.push_back({name + ".bias", {outputs}, layer, fan_in, true, std::size_t(outputs), 0, size_ + weights});
   size_ += weights + outputs;
-  layers_.push_back({name,
-                     [this, index, make, in = last_, out] {
-                       const std::size_t weight = parameters_[index].offset;
-                       const std::size_t bias = parameters_[index + 1].offset;
-                       return make(in, out,
-                                   Weights{parameter_arena_ + weight, parameter_arena_ + bias, gradient_arena_ + weight,
-                                           gradient_arena_ + bias});
-                     },
-                     {index, index + 1}});
-  last_ = out;
+  add(name, out, std::move(make));
+  layers_.back().parameters = {index, index + 1};
 }
 
 void Model::convolution(const std::string& name, int channels, int kernel) {
-  const Tensor out = next(channels, last_.height - kernel + 1, last_.width - kernel + 1);
-  add_with_parameters(name, {channels, last_.channels, kernel, kernel}, out,
-                      [this](const Tensor& in, const Tensor& to, const Weights& weights) {
-                        return backend_->convolution(in, to, weights);
+  add_with_parameters(name, {channels, shape_.channels, kernel, kernel},
+                      {channels, shape_.height - kernel + 1, shape_.width - kernel + 1},
+                      [this, channels, kernel](const TensorPointer& in, const Weights& weights) {
+                        return backend_->convolution(in, channels, kernel, weights);
                       });
 }
 
 void Model::linear(const std::string& name, int features) {
-  const Tensor out = next(features, 1, 1);
-  add_with_parameters(
-      name, {features, static_cast<int>(last_.size())}, out,
-      [this](const Tensor& in, const Tensor& to, const Weights& weights) { return backend_->linear(in, to, weights); });
+  add_with_parameters(name, {features, static_cast<int>(shape_.size())}, {features, 1, 1},
+                      [this, features](const TensorPointer& in, const Weights& weights) {
+                        return backend_->linear(in, features, weights);
+                      });
 }
 
 void Model::relu(const std::string& name) {
-  const Tensor out = next(last_.channels, last_.height, last_.width);
-  layers_.push_back({name, [this, in = last_, out] { return backend_->relu(in, out); }});
-  last_ = out;
+  add(name, shape_, [this](const TensorPointer& in, const Weights&) { return backend_->relu(in); });
 }
 
 void Model::average_pool(const std::string& name) {
-  const Tensor out = next(last_.channels, last_.height / 2, last_.width / 2);
-  layers_.push_back({name, [this, in = last_, out] { return backend_->average_pool(in, out); }});
-  last_ = out;
+  add(name, {shape_.channels, shape_.height / 2, shape_.width / 2},
+      [this](const TensorPointer& in, const Weights&) { return backend_->average_pool(in); });
 }
 
 void Model::complete() {
-  layers_.push_back({"cross_entropy", [this, in = last_] { return backend_->cross_entropy(in, labels_, outcome_); }});
+  add("cross_entropy", {},
+      [this](const TensorPointer& in, const Weights&) { return backend_->cross_entropy(in, labels_, outcome_); });
+  lay_out();
+  draw();
+  harness::run(stream_, [this] { make_layers(); });
+  stream_.sync();
+}
+
+void Model::lay_out() {
   std::size_t offset = 0;
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     layer->slice.offset = offset;
@@ -103,12 +99,21 @@ void Model::complete() {
   }
   parameter_arena_ = allocate(size_);
   gradient_arena_ = allocate(size_);
-  draw();
-  // Layers are made on the worker that runs them: libraries keep state a thread.
-  harness::run(stream_, [this] {
-    for (Named& layer : layers_) layer.layer = layer.make();
-  });
-  stream_.sync();
+}
+
+void Model::make_layers() {
+  backend_ = find_backend(settings_.backend).make({stream_.device(), settings_.capacity, settings_.threads});
+  TensorPointer in = backend_->input({1, image_side, image_side}, images_);
+  for (Named& layer : layers_) {
+    Weights weights;
+    if (!layer.parameters.empty()) {
+      const std::size_t weight = parameters_[layer.parameters[0]].offset;
+      const std::size_t bias = parameters_[layer.parameters[1]].offset;
+      weights = {parameter_arena_ + weight, parameter_arena_ + bias, gradient_arena_ + weight, gradient_arena_ + bias};
+    }
+    layer.layer = layer.make(in, weights);
+    in = layer.layer->output();
+  }
 }
 
 void Model::draw() {
@@ -125,13 +130,21 @@ void Model::draw() {
 
 void Model::forward(int images) {
   harness::run(stream_, [this, images] {
+    outcome_ = {};
+    if (images == 0) return;
     for (Named& layer : layers_) layer.layer->forward(images);
   });
 }
 
 Slice Model::backward(int layer, int images) {
   Named& named = layers_.at(layer);
-  harness::run(stream_, [&named, images] { named.layer->backward(images); });
+  harness::run(stream_, [this, &named, images] {
+    if (images == 0) {
+      std::fill_n(gradient_arena_ + named.slice.offset, named.slice.count, 0.0F);
+    } else {
+      named.layer->backward(images);
+    }
+  });
   return named.slice;
 }
 

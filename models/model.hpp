@@ -22,15 +22,17 @@ enum class Init {
 };
 
 struct ModelSettings {
-  std::string backend = "plain";
+  std::string backend = std::string(default_backend());
   int capacity = 256;  // images of the largest shard
+  int threads = 1;     // that the backend computes with, on the stream's worker and beside it
   Init init = Init::he;
   std::uint64_t seed = 1;
 };
 
 class Model {
  public:
-  // The stream must outlive the model. The parameters are drawn here.
+  // The stream must outlive the model. The parameters are drawn here. Throws harness::UsageError for a backend that
+  // this build lacks.
   Model(harness::Stream& stream, const ModelSettings& settings);
   virtual ~Model() = default;
   Model(const Model&) = delete;
@@ -43,7 +45,8 @@ class Model {
   int layers() const { return static_cast<int>(layers_.size()); }
   const std::string& layer_name(int layer) const { return layers_.at(layer).name; }
 
-  // Over the first `images` of the batch. The outcome may be read after the stream was synced.
+  // Over the first `images` of the batch, from none to the capacity. The outcome may be read after the stream was
+  // synced.
   void forward(int images);
   // One layer's; call from the last to the first. Gives the slice of the gradients that is final after it (empty for a
   // layer without parameters). Gradients are of the loss summed over the shard.
@@ -60,7 +63,6 @@ class Model {
 
  protected:
   // For the constructors of networks, which call these in forward order and then `complete`.
-  Tensor input() const { return last_; }
   void convolution(const std::string& name, int channels, int kernel);
   void relu(const std::string& name);
   void average_pool(const std::string& name);
@@ -68,18 +70,20 @@ class Model {
   void complete();
 
  private:
+  using Make = std::function<LayerPointer(const TensorPointer& in, const Weights&)>;
   struct Named {
     std::string name;
-    std::function<std::unique_ptr<Layer>()> make;  // once the arenas are there
-    std::vector<int> parameters = {};              // indices: weight, bias
-    std::unique_ptr<Layer> layer = nullptr;
+    Make make;
+    std::vector<int> parameters = {};  // indices: weight, bias
+    LayerPointer layer = nullptr;
     Slice slice = {};
   };
-  Tensor next(int channels, int height, int width, bool gradient = true);
-  template <typename Make>
-  void add_with_parameters(const std::string& name, std::vector<int> weight_shape, const Tensor& out, Make make);
+  void add(const std::string& name, const Shape& out, Make make);
+  void add_with_parameters(const std::string& name, std::vector<int> weight_shape, const Shape& out, Make make);
   float* allocate(std::size_t elements);
+  void lay_out();
   void draw();
+  void make_layers();
 
   harness::Stream& stream_;
   ModelSettings settings_;
@@ -87,7 +91,7 @@ class Model {
   std::vector<harness::Buffer> memory_;
   std::vector<Named> layers_;
   std::vector<Parameter> parameters_;
-  Tensor last_;
+  Shape shape_;  // of what the last layer so far puts out
   float* images_ = nullptr;
   std::uint8_t* labels_ = nullptr;
   float* parameter_arena_ = nullptr;

@@ -2,6 +2,7 @@
 """Reads result files. A file that is missing, broken, half written or of another schema costs one line on stderr and is
 left out; the rest is shown. The full check is `python3 -m jsonschema -i FILE results/schema.json`; this one looks only
 at what the plots lean on, so that they need no package for it."""
+
 import json
 import os
 import sys
@@ -87,11 +88,11 @@ def read(path):
     except (RecursionError, ValueError):
         raise Unreadable("is JSON that cannot be read: nested too deep, or a number too long") from None
     if not isinstance(content, dict) or "schema" not in content:
-        raise Unreadable("is JSON, but no result file: it has no \"schema\"")
+        raise Unreadable('is JSON, but no result file: it has no "schema"')
     if content["schema"] != SCHEMA or isinstance(content["schema"], bool):
         raise Unreadable(f"has schema {str(content['schema'])[:20]}; known here: {SCHEMA}")
     if not isinstance(content.get("run"), dict) or not isinstance(content.get("results"), list):
-        raise Unreadable("lacks \"run\" or \"results\"")
+        raise Unreadable('lacks "run" or "results"')
     return Run(path, content["run"], content["results"])
 
 
@@ -114,7 +115,11 @@ def load(paths, complain=lambda line: print(line, file=sys.stderr)):
             continue
         whole = [result for result in run.results if well_formed(result)]
         if len(whole) < len(run.results):
-            complain(one_line(f"{path}: {len(run.results) - len(whole)} of {len(run.results)} results lack a field; left out"))
+            complain(
+                one_line(
+                    f"{path}: {len(run.results) - len(whole)} of {len(run.results)} results lack a field; left out"
+                )
+            )
         run.results = whole
         runs.append(run)
     runs.sort(key=lambda run: str(run.info.get("started", "")))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One look everywhere: an algorithm has the same colour and marker in every picture. Colours differ in lightness as well
 as hue and stand at 3:1 or better on white and on near black; markers repeat what they say for those who see none."""
+
 import zlib
 
 ALGORITHMS = {
@@ -24,8 +25,18 @@ PHASES = {"compute": "#5b86b8", "exposed communication": "#d65f2e", "update": "#
 PASSES = {"forward": "#5b86b8", "backward": "#8f6bd0"}
 
 # The same for matplotlib, which has other names.
-MATPLOTLIB_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "triangle-down": "v",
-                      "pentagon": "p", "star": "*", "hexagon": "h", "cross": "P", "x": "X"}
+MATPLOTLIB_MARKERS = {
+    "circle": "o",
+    "square": "s",
+    "diamond": "D",
+    "triangle-up": "^",
+    "triangle-down": "v",
+    "pentagon": "p",
+    "star": "*",
+    "hexagon": "h",
+    "cross": "P",
+    "x": "X",
+}
 
 
 def look(name):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers as people read them. Whatever is not a finite number comes out as "n/a", so that a null never looks like 0."""
+
 import math
 
 NOTHING = "n/a"

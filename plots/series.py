@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From results to lines and bars, before any plotting library: what the page and the PNG files both draw."""
+
+from dataclasses import dataclass, field
+
+from plots import units
+from plots.headline import baseline_of, kind_of_device, model_name, speedup_of, threads_in_all
+from plots.load import rows
+
+# What may tell two lines apart, in the order it is named in the legend.
+TELLING = (
+    "model",
+    "strategy",
+    "engine",
+    "algorithm",
+    "device",
+    "threads",
+    "backend",
+    "math",
+    "launch",
+    "pieces",
+    "overlap",
+    "bucket_bytes",
+    "batch",
+    "global_batch",
+    "scaling",
+    "lr",
+    "lr_scaling",
+    "init",
+    "seed",
+    "order",
+    "data",
+    "transport",
+    "direction",
+    "fused",
+    "cache",
+    "group",
+    "rank_order",
+    "nccl",
+    "topology",
+    "without",
+    "software",
+    "slow",
+    "schedule",
+    "grad_dtype",
+    "accumulate",
+    "microbatches",
+    "momentum",
+    "weight_decay",
+    "mode",
+)
+
+
+@dataclass
+class Series:
+    name: str
+    look: str  # the algorithm, or the engine that has none
+    nature: str
+    points: list = field(default_factory=list)  # (x, y, low, high), by x; low and high may be None
+
+
+@dataclass
+class Panel:
+    title: str
+    series: list
+    note: str = ""
+
+
+@dataclass
+class Bar:
+    name: str
+    nature: str
+    parts: dict  # phase -> seconds
+    text: str  # all the numbers
+
+
+def look_of(row):
+    return row.text("algorithm") or row.text("engine") or row.text("strategy") or "?"
+
+
+def told_apart(some, leave=()):
+    """A name for each row out of the fields that tell it from the others; the algorithm always, the nature where it is not
+    measured."""
+    parts = [[] for _ in some]
+    for name in TELLING:
+        words = [look_of(row) if name == "algorithm" else worded(name, row) for row in some]
+        longer = [[*before, word] for before, word in zip(parts, words)]
+        tells = name not in leave and len(set(map(tuple, longer))) > len(set(map(tuple, parts)))
+        if tells or name == "algorithm":
+            parts = longer
+    for row, words in zip(some, parts):
+        if not row.measured:
+            words += [f"{row.nature} on {row.text('topology')}" if row.text("topology") else row.nature]
+        if row.run.label:
+            words += [f"[{row.run.label}]"]
+    return [" · ".join(dict.fromkeys(filter(None, words))) for words in parts]
+
+
+def worded(name, row):
+    value = row.point.get(name)
+    if value is None or (not row.measured and name in ("topology", "engine")):
+        return ""
+    if name == "model":
+        return model_name(row)
+    if name == "bucket_bytes":
+        return f"buckets {units.size(value)}"
+    if name in ("engine", "device", "launch", "strategy", "backend", "math", "topology", "scaling", "data"):
+        return str(value)
+    return f"{name.replace('_', ' ')} {value}"
+
+
+def grouped(some, key):
+    groups = {}
+    for row in some:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def lines(some, x, y, leave):
+    """One Series for each way of running, with the fields in `leave` running along x. `y` gives (value, low, high)."""
+    series = {}
+    for row, name in zip(some, told_apart(some, leave)):
+        point = (x(row), *y(row))
+        if point[0] is not None and point[1] is not None:
+            series.setdefault(name, Series(name, look_of(row), row.nature)).points.append(point)
+    for one in series.values():
+        one.points.sort(key=lambda point: point[0])
+    return list(series.values())
+
+
+def of_time(row):
+    return row.metric("seconds"), row.metric("low"), row.metric("high")
+
+
+def of_bandwidth(name):
+    def read(row):
+        """The interval of a bandwidth is that of the time, turned over."""
+        value, seconds = row.metric(name), row.metric("seconds")
+        low, high = row.metric("low"), row.metric("high")
+        if value is None or not seconds or not low or not high:
+            return value, None, None
+        return value, value * seconds / high, value * seconds / low
+
+    return read
+
+
+ALLREDUCE = {"seconds": of_time, "algbw": of_bandwidth("algbw"), "busbw": of_bandwidth("busbw")}
+
+
+def allreduce(runs, metric):
+    """Panels of one metric over bytes, one for each rank count, dtype, op and placement. 0 bytes has no place on a
+    logarithmic axis and is in the table only."""
+    good = [row for row in rows(runs, "allreduce") if row.ok and row.of_point("bytes") and row.metric("seconds")]
+    panels = []
+    for key, group in sorted(grouped(good, shape_of).items(), key=lambda item: (item[0][0] == 1, item[0])):
+        series = lines(group, lambda row: row.of_point("bytes"), ALLREDUCE[metric], ("bytes", "ranks"))
+        note = not_link_speed(group) if metric == "busbw" else ""
+        if any(row.oversubscribed for row in group):
+            note = (note + " Some of these ranks share cores or a GPU (oversubscribed).").strip()
+        panels.append(Panel(" · ".join([units.counted(key[0], "rank"), *filter(None, key[1:])]), series, note))
+    return panels
+
+
+def shape_of(row):
+    return row.ranks, row.text("dtype"), row.text("op"), row.text("placement").replace("_", " ")
+
+
+def not_link_speed(group):
+    names = sorted({look_of(row) for row in group if row.metrics.get("busbw_is_link_speed") is not True})
+    if all(row.ranks == 1 for row in group):
+        return "One rank moves nothing: busbw is n/a."
+    return (
+        f"For {', '.join(names)} busbw is not link speed: they do not move 2(n-1)/n of the bytes over each link."
+        if names
+        else ""
+    )
+
+
+def steps(runs):
+    """[(title, bars)]: the training step in its phases, one group for each model."""
+    good = [row for row in rows(runs, "train") if row.ok and row.metric("step_seconds")]
+    groups = []
+    for (model, scaling), group in grouped(good, lambda row: (model_name(row), row.text("scaling"))).items():
+        names = told_apart(group, ("model", "scaling", "lr"))
+        groups.append(
+            (f"{model} · {scaling or 'unknown'} scaling", [bar(row, name) for row, name in zip(group, names)])
+        )
+    return groups
+
+
+def bar(row, name):
+    """compute + exposed communication + update is the step; loading is beside it. An exposed time below zero is noise, and
+    has no place in a stack: the step is then all computing and update. The text keeps the number."""
+    step, exposed = row.metric("step_seconds"), row.metric("exposed_seconds")
+    update, load = row.metric("optimizer_seconds") or 0, row.metric("load_seconds") or 0
+    shown = max(exposed or 0, 0)
+    parts = {"compute": max(step - shown - update, 0), "exposed communication": shown, "update": update, "load": load}
+    numbers = [
+        ("step", "step"),
+        ("compute alone", "compute"),
+        ("communication alone", "communication"),
+        ("exposed", "exposed"),
+        ("hidden", "hidden"),
+        ("forward", "forward"),
+        ("backward", "backward"),
+        ("update", "optimizer"),
+        ("load", "load"),
+    ]
+    said = [f"{label} {units.seconds(row.metric(key + '_seconds'))}" for label, key in numbers]
+    return Bar(name, row.nature, parts, "\n".join([name, *said]))
+
+
+def speedups(runs):
+    """Panels of speed-up over devices, one for each model and scaling, with the ideal as the last series."""
+    everything = [row for row in rows(runs, "train") if row.ok]
+    panels = []
+    for (model, scaling), group in grouped(everything, lambda row: (model_name(row), row.text("scaling"))).items():
+        reached = [(row, baseline_of(row, everything)) for row in group]
+        reached = [(row, baseline, speedup_of(row, baseline)) for row, baseline in reached if row.ranks > 1]
+        reached = [one for one in reached if one[2] is not None]
+        if not reached:
+            continue
+        leave = (
+            "model",
+            "scaling",
+            "device",
+            "ranks",
+            "threads",
+            "global_batch" if scaling == "weak" else "batch",
+            "lr",
+        )
+        chosen = [row for row, _, _ in reached]
+        values = {id(row): value for row, _, value in reached}
+        series = lines(chosen, lambda row: row.ranks, lambda row: (values[id(row)], None, None), leave)
+        for one in series:
+            one.points.insert(0, (1, 1.0, None, None))
+        counts = [1, *sorted({row.ranks for row in chosen})]
+        series.append(Series("ideal", "ideal", "ideal", [(count, count, None, None) for count in counts]))
+        panels.append(Panel(f"{model} · {scaling or 'unknown'} scaling", series, core_note(reached)))
+    return panels
+
+
+def core_note(reached):
+    shared = sorted({row.text("device") for row, baseline, _ in reached if row.oversubscribed})
+    same = sorted(
+        {
+            row.text("device")
+            for row, baseline, _ in reached
+            if baseline is not None
+            and not row.oversubscribed
+            and kind_of_device(row) == "cpu"
+            and threads_in_all(row) < row.ranks * threads_in_all(baseline)
+        }
+    )
+    notes = [
+        f"{', '.join(shared)}: oversubscribed, the devices share cores." if shared else "",
+        (
+            f"{', '.join(same)}: fewer threads a device than the one device had, so the ideal line cannot be reached."
+            if same
+            else ""
+        ),
+    ]
+    return " ".join(filter(None, notes))
+
+
+def epochs(runs, metric):
+    """Series of test_accuracy, test_loss or train_loss over epochs."""
+    trained = [row for row in rows(runs, "train") if row.list("epochs")]
+    series = []
+    for row, name in zip(trained, told_apart(trained)):
+        points = [
+            (units.number(epoch.get("epoch")), units.number(epoch.get(metric)), None, None)
+            for epoch in row.list("epochs")
+            if isinstance(epoch, dict)
+        ]
+        points = [point for point in points if None not in point[:2]]
+        if points:
+            series.append(Series(name, look_of(row), row.nature, points))
+    return series
+
+
+def losses(runs):
+    """Series of the training loss over steps. A loss that is no number is a gap."""
+    trained = [row for row in rows(runs, "train") if len(row.list("losses")) > 1]
+    return [
+        Series(
+            name,
+            look_of(row),
+            row.nature,
+            [(step, units.number(loss), None, None) for step, loss in enumerate(row.list("losses"))],
+        )
+        for row, name in zip(trained, told_apart(trained))
+    ]

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench_train as a user meets it: the same losses on any number of devices, valid files, clear refusals."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import jsonschema
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BINARY = pathlib.Path(os.environ["RINGMARK_BIN"]) / "bench_train"
+SMALL = ["--data=synthetic", "--batch=10", "--warmup=1", "--steps=3"]
+QUICK = [*SMALL, "--iterations=1"]
+
+
+def run(*options):
+    return subprocess.run([BINARY, "--quiet", *options], capture_output=True, text=True, timeout=500, check=False)
+
+
+class Training(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.output = pathlib.Path(self.folder.name) / "result.json"
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def results(self, *options):
+        done = run(f"--output={self.output}", *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(self.output.read_text())
+        jsonschema.validate(report, json.loads((ROOT / "results/schema.json").read_text()))
+        return report["results"]
+
+    def test_devices_strategies_and_algorithms_train_alike(self):
+        rows = self.results(*QUICK, "--device=cpu:1,cpu:2,cpu:3", "--scaling=strong", "--algorithm=all",
+                            "--bucket=64K", "--overlap=on,off")
+        self.assertEqual(len(rows), (1 + 2 * 3) * (1 + 2))  # on one device one algorithm stands for all
+        for row in rows:
+            self.assertEqual(len(row["losses"]), 3)
+            for loss, first in zip(row["losses"], rows[0]["losses"]):
+                self.assertAlmostEqual(loss, first, delta=1e-5 * first)
+            self.assertEqual(len(set(row["checksums"])), 1)
+            self.assertEqual(len(row["checksums"]), row["point"]["ranks"])
+
+    def test_the_same_run_gives_the_same_bits(self):
+        options = [*QUICK, "--device=cpu:2", "--strategy=distributed"]
+        first, second = (self.results(*options)[0] for _ in range(2))
+        self.assertEqual(first["losses"], second["losses"])
+        self.assertEqual(first["checksums"], second["checksums"])
+
+    def test_measuring_leaves_no_trace_in_training(self):
+        few = self.results(*QUICK, "--device=cpu:2", "--strategy=distributed")[0]
+        many = self.results(*SMALL, "--device=cpu:2", "--strategy=distributed", "--iterations=4")[0]
+        self.assertEqual(few["checksums"], many["checksums"])
+
+    def test_a_step_is_told_apart(self):
+        one, two = self.results(*QUICK, "--device=cpu:1,cpu:2", "--strategy=scratch", "--scaling=weak")
+        metrics = two["metrics"]
+        self.assertAlmostEqual(metrics["exposed_seconds"], metrics["step_seconds"] - metrics["compute_seconds"])
+        self.assertAlmostEqual(metrics["hidden_seconds"],
+                               metrics["communication_seconds"] - metrics["exposed_seconds"])
+        self.assertEqual(one["metrics"]["communication_seconds"], 0)
+        self.assertEqual((one["point"]["global_batch"], two["point"]["global_batch"]), (10, 20))
+        self.assertAlmostEqual(two["point"]["lr"], 2 * one["point"]["lr"])
+        self.assertEqual(len(two["buckets"]), 8)  # one a parameter tensor
+        self.assertEqual(sum(bucket["bytes"] for bucket in two["buckets"]), metrics["parameter_bytes"])
+        self.assertAlmostEqual(metrics["speedup"],
+                               metrics["images_per_second"] / one["metrics"]["images_per_second"])
+
+    def test_accuracy_is_the_same_on_one_device_and_on_three(self):
+        rows = self.results("--data=synthetic", "--batch=64", "--iterations=1", "--steps=4", "--device=cpu:1,cpu:3",
+                            "--scaling=strong", "--strategy=distributed", "--eval", "--lr=0.05")
+        accuracies = [row["epochs"][-1]["test_accuracy"] for row in rows]
+        self.assertAlmostEqual(accuracies[0], accuracies[1], delta=0.003)
+        self.assertGreater(accuracies[0], 0)
+
+    def test_bad_input_is_one_line_and_status_two(self):
+        for option in ("--model=alexnet", "--strategy=magic", "--algorithm=rings", "--batch=0", "--scaling=most",
+                       "--lr=fast", "--bucket=0", "--overlap=maybe", "--data=cifar", "--data-dir=/no/such/folder",
+                       "--init=zero", "--order=random", "--steps=-1", "--epochs=0", "--eval=perhaps", "--device=gpu",
+                       "--output=/no/such/folder/x.json"):
+            with self.subTest(option):
+                done = run("--iterations=1", option)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertEqual(run("--steps=2", "--epochs=2").returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Made-up results for the tests of the plots; no number here was measured. They follow the examples of results/README.md."""
+
+import json
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, ROOT)
+
+from plots.load import Run, label  # noqa: E402  (the line above finds it)
+
+
+def run(results, **changes):
+    info = {
+        "started": "2026-01-31T12:00:00Z",
+        "command": ["bench_train", "--model=lenet"],
+        "version": "0.1.0",
+        "revision": "abc123",
+        "seed": 1,
+        "features": {"cuda": False, "onednn": True},
+        "machine": {
+            "cpu": {"model": "Made-up CPU", "cores": 2, "threads": 2, "usable_cores": 2, "caches": {"L1d": 32768}},
+            "devices": [],
+            "links": [],
+            "libraries": {"onednn": "2.6.3"},
+            "environment": {},
+            "load": 0.1,
+        },
+        "world": {"size": 1, "hosts": [], "rank_map": []},
+        "complete": True,
+    }
+    return {"schema": 1, "run": {**info, **changes}, "results": results}
+
+
+def result(bench, point, metrics, **changes):
+    return {
+        "bench": bench,
+        "nature": "measured",
+        "status": "ok",
+        "reason": "",
+        "check": "exact",
+        "wrong": None,
+        "oversubscribed": False,
+        "stop": "interval",
+        "visits": 12,
+        "runs_per_sample": 1,
+        "flags": [],
+        "point": point,
+        "command": [f"bench_{bench}"],
+        "samples": [0.00012],
+        "metrics": metrics,
+        **changes,
+    }
+
+
+def allreduce(algorithm="ring", ranks=4, size=1048576, seconds=1.2e-4, link_speed=True, point=None, **changes):
+    algbw = size / seconds if size else None
+    where = {
+        "engine": "streams",
+        "device": f"cpu:{ranks}",
+        "threads": 1,
+        "algorithm": algorithm,
+        "ranks": ranks,
+        "bytes": size,
+        "dtype": "f32",
+        "op": "sum",
+        "placement": "in_place",
+        "launch": "eager",
+        "pieces": 1,
+        "topology": None,
+    }
+    metrics = {
+        "seconds": seconds,
+        "mean_over_ranks": seconds * 0.95,
+        "low": seconds * 0.99,
+        "high": seconds * 1.01,
+        "algbw": algbw,
+        "busbw": algbw * 2 * (ranks - 1) / ranks if algbw and ranks > 1 else None,
+        "busbw_is_link_speed": link_speed,
+        "bound_seconds": 1e-4,
+        "bound_kind": "memory",
+        "bound_efficiency": 0.83,
+    }
+    return result("allreduce", {**where, **(point or {})}, metrics, **changes)
+
+
+def train(
+    ranks=1,
+    step=0.05,
+    exposed=0.0,
+    batch=256,
+    scaling="weak",
+    threads=1,
+    strategy="distributed",
+    algorithm="ring",
+    point=None,
+    communication=0.004,
+    **changes,
+):
+    """`batch` is that of a device when scaling is weak, the global one when strong. The interval is 1% either way."""
+    device_batch, global_batch = (batch, batch * ranks) if scaling == "weak" else (batch // ranks, batch)
+    where = {
+        "model": "lenet",
+        "device": f"cpu:{ranks}",
+        "ranks": ranks,
+        "threads": threads,
+        "strategy": strategy,
+        "engine": "streams",
+        "algorithm": algorithm,
+        "backend": "onednn",
+        "math": "f32",
+        "batch": device_batch,
+        "global_batch": global_batch,
+        "scaling": scaling,
+        "lr": 0.1,
+        "lr_scaling": "linear",
+        "init": "he",
+        "seed": 1,
+        "order": "shuffled",
+        "steps": 50,
+        "overlap": "on",
+        "bucket_bytes": 26214400,
+        "data": "fashion_mnist",
+        "slow": None,
+    }
+    metrics = {
+        "step_seconds": step,
+        "low": step * 0.99,
+        "high": step * 1.01,
+        "compute_seconds": step - exposed,
+        "communication_seconds": communication if ranks > 1 else 0,
+        "exposed_seconds": exposed,
+        "hidden_seconds": communication - exposed if ranks > 1 else 0,
+        "forward_seconds": step * 0.3,
+        "backward_seconds": step * 0.5,
+        "optimizer_seconds": step * 0.05,
+        "load_seconds": step * 0.02,
+        "images_per_second": global_batch / step,
+        "speedup": None,
+        "scaling_efficiency": None,
+        "communication_fraction": exposed / step,
+        "waiting_seconds": [0.0] * ranks,
+    }
+    extra = {
+        "phases": {},
+        "buckets": [],
+        "checksums": [],
+        "baseline": "cpu:1",
+        "losses": [2.3, 1.9, 1.5],
+        "epochs": [
+            {"epoch": 1, "seconds": 9.5, "train_loss": 0.9, "test_accuracy": 0.743},
+            {"epoch": 2, "seconds": 9.4, "train_loss": 0.5, "test_accuracy": 0.798},
+        ],
+    }
+    return result("train", {**where, **(point or {})}, metrics, **{**extra, **changes})
+
+
+def link(start="cpu:0", end="cpu:1", **changes):
+    return result(
+        "link",
+        {"from": start, "to": end, "bytes": 67108864},
+        {"latency_seconds": 4e-7, "bandwidth": 1.1e10, "bidirectional_bandwidth": 1.6e10, "checked": True},
+        **changes,
+    )
+
+
+def model(**changes):
+    layers = [
+        {"name": f"convolution {n}", "forward_seconds": 0.002 * n, "backward_seconds": 0.004 * n, "parameters": 200 * n}
+        for n in (1, 2)
+    ]
+    return result(
+        "model",
+        {"model": "lenet", "device": "cpu:1", "threads": 2, "backend": "onednn", "math": "f32", "batch": 256},
+        {
+            "step_seconds": 0.02,
+            "forward_seconds": 0.006,
+            "backward_seconds": 0.013,
+            "optimizer_seconds": 0.001,
+            "images_per_second": 12800.0,
+        },
+        layers=layers,
+        **changes,
+    )
+
+
+def whole():
+    """A bit of everything: what the quickstart's files look like, put together."""
+    results = [link(), link("cpu:1", "cpu:0"), model()]
+    for ranks in (1, 2, 4):
+        for algorithm, slope, start in (("ring", 1.0, 4e-6), ("tree", 1.5, 2e-6), ("parameter_server", 2.2, 2.5e-6)):
+            for power in range(5, 14):
+                size = 4**power
+                results.append(
+                    allreduce(
+                        algorithm,
+                        ranks,
+                        size,
+                        start * ranks + slope * size * ranks / 2e10,
+                        algorithm == "ring",
+                        oversubscribed=ranks > 2,
+                    )
+                )
+    simulated = {"engine": "simulated", "device": "dgx", "threads": None, "topology": "dgx-a100"}
+    results += [
+        allreduce(
+            "ring",
+            4,
+            4**power,
+            2e-5 + 4**power / 2e11,
+            True,
+            simulated,
+            nature="simulated",
+            stop=None,
+            samples=[],
+            check="off",
+        )
+        for power in range(5, 14)
+    ]
+    results.append(train(1, 0.05, epochs=[]))
+    for strategy, exposed in (("scratch", 0.006), ("distributed", 0.002)):
+        for algorithm, more in (("ring", 0.0), ("tree", 0.0005), ("parameter_server", 0.001)):
+            results.append(train(2, 0.053 + exposed + more, exposed + more, strategy=strategy, algorithm=algorithm))
+            results.append(
+                train(
+                    4,
+                    0.103 + exposed + more,
+                    exposed + more,
+                    strategy=strategy,
+                    algorithm=algorithm,
+                    oversubscribed=True,
+                )
+            )
+    return run(results)
+
+
+def loaded(*contents):
+    """Runs as plots.load gives them, without files."""
+    runs = [Run(f"made-up-{index}.json", content["run"], content["results"]) for index, content in enumerate(contents)]
+    label(runs)
+    return runs
+
+
+if __name__ == "__main__":
+    json.dump(whole(), sys.stdout)

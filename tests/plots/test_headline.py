@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opposite results must give opposite sentences."""
+
+import unittest
+
+import made_up
+from plots import headline
+
+
+def training(*results):
+    return " ".join(headline.training(made_up.loaded(made_up.run(list(results)))))
+
+
+class TrainingSentence(unittest.TestCase):
+    def test_two_devices_with_a_short_step_are_faster_and_computing_is_not_blamed_alone(self):
+        said = training(made_up.train(1, 0.050), made_up.train(2, 0.052, exposed=0.0015))
+        self.assertIn("LeNet on 2 devices (cpu:2) is 1.92 times as fast as on 1", said)
+        self.assertIn("weak scaling", said)
+        self.assertIn("1.50 ms (2.9%) waits for communication", said)
+        self.assertIn("mostly communication", said)
+        self.assertNotIn("slower", said)
+
+    def test_two_devices_that_wait_for_each_other_are_slower_because_of_communication(self):
+        said = training(made_up.train(1, 0.050), made_up.train(2, 0.130, exposed=0.079, communication=0.08))
+        self.assertIn("slower than on 1: 0.77 times its speed", said)
+        self.assertIn("mostly communication", said)
+        self.assertNotIn("mostly computing", said)
+
+    def test_two_devices_on_the_same_cores_are_slower_because_of_computing(self):
+        said = training(made_up.train(1, 0.050, threads=2), made_up.train(2, 0.130, exposed=0.001, oversubscribed=True))
+        self.assertIn("slower than on 1", said)
+        self.assertIn("mostly computing itself", said)
+        self.assertIn("share the same cores", said)
+        self.assertIn("Oversubscribed", said)
+
+    def test_a_difference_inside_the_intervals_is_none(self):
+        said = training(made_up.train(1, 0.050), made_up.train(2, 0.0985))
+        self.assertIn("no difference that can be told", said)
+        self.assertNotIn("slower", said)
+
+    def test_the_same_cores_split_in_two_are_named_as_such(self):
+        said = training(made_up.train(1, 0.050, threads=2), made_up.train(2, 0.1, threads=1))
+        self.assertIn("the hardware grew by 1.00, not by 2", said)
+
+    def test_strong_scaling_is_compared_with_the_same_global_batch(self):
+        wrong = made_up.train(1, 0.010, batch=64, scaling="strong")
+        said = training(made_up.train(1, 0.050, scaling="strong"), wrong, made_up.train(2, 0.026, scaling="strong"))
+        self.assertIn("1.92 times as fast", said)
+        self.assertIn("strong scaling, 256 images a step in all", said)
+
+    def test_without_a_baseline_nothing_is_compared(self):
+        self.assertEqual(training(made_up.train(2, 0.05)), "")
+
+    def test_a_failed_baseline_is_no_baseline(self):
+        broken = made_up.train(1, 0.05, status="failed", reason="wrong sum", check="failed")
+        self.assertEqual(training(broken, made_up.train(2, 0.05)), "")
+
+    def test_a_simulated_step_is_not_compared_with_a_measured_one(self):
+        self.assertEqual(training(made_up.train(1, 0.05), made_up.train(2, 0.05, nature="simulated")), "")
+
+    def test_simulated_sentences_say_so_first(self):
+        said = training(*(made_up.train(n, 0.05, nature="simulated", point={"topology": "dgx-a100"}) for n in (1, 2)))
+        self.assertTrue(said.startswith("Simulated on dgx-a100, not measured:"), said)
+
+    def test_the_fastest_way_is_told_and_the_others_are_ranked(self):
+        said = training(
+            made_up.train(1, 0.05),
+            made_up.train(2, 0.06, strategy="scratch"),
+            made_up.train(2, 0.055, algorithm="tree"),
+        )
+        self.assertIn("at best 1.82 times as fast", said)
+        self.assertIn("distributed with tree (1.00", said)
+        self.assertIn("scratch with ring (0.92", said)
+
+    def test_exposed_time_below_zero_is_not_called_waiting(self):
+        said = training(made_up.train(1, 0.05), made_up.train(2, 0.05, exposed=-0.001))
+        self.assertIn("no longer with communication than without", said)
+
+
+class AllReduceSentence(unittest.TestCase):
+    def said(self, *results):
+        return " ".join(headline.allreduce(made_up.loaded(made_up.run(list(results)))))
+
+    def test_the_fastest_algorithm_follows_the_numbers(self):
+        def both(ring, tree):
+            return self.said(
+                made_up.allreduce("ring", seconds=ring), made_up.allreduce("tree", seconds=tree, link_speed=False)
+            )
+
+        self.assertIn("fastest: ring", both(1e-4, 2e-4))
+        self.assertIn("fastest: tree", both(2e-4, 1e-4))
+
+    def test_busbw_of_a_tree_is_said_to_be_no_link_speed(self):
+        self.assertIn("not link speed", self.said(made_up.allreduce("tree", link_speed=False)))
+        self.assertNotIn("not link speed", self.said(made_up.allreduce("ring")))
+
+    def test_a_failed_check_takes_a_result_out_of_the_race(self):
+        said = self.said(
+            made_up.allreduce("ring"), made_up.allreduce("tree", seconds=1e-5, status="failed", check="failed")
+        )
+        self.assertNotIn("tree", said)
+
+    def test_one_rank_is_no_all_reduce(self):
+        self.assertEqual(self.said(made_up.allreduce(ranks=1)), "")
+
+
+class OtherSentences(unittest.TestCase):
+    def all(self, *results, **changes):
+        return " ".join(headline.sentences(made_up.loaded(made_up.run(list(results), **changes))))
+
+    def test_failures_and_interrupted_runs_are_told(self):
+        said = self.all(made_up.allreduce(status="failed", check="failed", reason="element 7 is wrong"), complete=False)
+        self.assertIn("1 of 1 result FAILED; the first says: element 7 is wrong", said)
+        self.assertIn("not complete", said)
+
+    def test_a_loss_that_is_no_number_is_divergence(self):
+        self.assertIn("diverged: the loss of step 1 is no number", self.all(made_up.train(losses=[2.3, None])))
+        self.assertNotIn("diverged", self.all(made_up.train()))
+
+    def test_the_accuracy_reached_is_the_last_and_the_best_is_named(self):
+        epochs = [{"epoch": 1, "test_accuracy": 0.8}, {"epoch": 2, "test_accuracy": 0.75}]
+        self.assertIn("0.750 after 2 epochs", self.all(made_up.train(epochs=epochs)))
+        self.assertIn("best 0.800 after epoch 1", self.all(made_up.train(epochs=epochs)))
+
+    def test_a_pair_that_corrupts_data_is_named(self):
+        bad = made_up.link("cuda:0", "cuda:1", status="failed", check="failed", reason="bytes differ")
+        self.assertIn("1 pair did not pass: cuda:0 to cuda:1", self.all(made_up.link(), bad))
+
+
+if __name__ == "__main__":
+    unittest.main()
