@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures as plain data for plotly.js: lines with their intervals, stacked bars, and axes in the units of plots.units."""
+"""Figures as plain data for plotly.js: lines with their intervals, stacked bars, and axes in the units of
+plots.units."""
 
 import html
 import json
@@ -58,7 +59,7 @@ def time_axis(title, longest):
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
     ticks = [step * count for count in range(8)]
-    return axis(title, rangemode="tozero", tickvals=ticks, ticktext=[units.seconds(tick) for tick in ticks])
+    return axis(title, rangemode="tozero", tickvals=ticks, ticktext=["0", *map(units.seconds, ticks[1:])])
 
 
 def name_axis(names):

@@ -108,6 +108,7 @@ def main(arguments):
     from matplotlib import pyplot
 
     runs = load.load(options.results)
+    written = []
     try:
         os.makedirs(options.output, exist_ok=True)
         for name, draw, height in pictures(runs):
@@ -119,9 +120,10 @@ def main(arguments):
             path = os.path.join(options.output, re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") + ".png")
             figure.savefig(path, dpi=144, bbox_inches="tight")
             pyplot.close(figure)
-            print(path)
+            written.append(path)
     except OSError as error:
         sys.exit(f"plots.figures: --output={options.output}: {error.strerror}")
+    print(*written, sep="\n")
     return 0 if runs else 1
 
 

@@ -24,6 +24,21 @@ def threads_in_all(row):
     return row.ranks * int(row.of_point("threads") or 1)
 
 
+def hardware(row):
+    """How much there is to compute on: the threads of CPU devices, but no more than there are cores; else devices."""
+    if kind_of_device(row) != "cpu":
+        return row.ranks
+    machine = row.run.info.get("machine")
+    cpu = machine.get("cpu") if isinstance(machine, dict) else None
+    cores = units.number(cpu.get("usable_cores")) if isinstance(cpu, dict) else None
+    return min(threads_in_all(row), cores or threads_in_all(row))
+
+
+def growth(row, baseline):
+    """The speed-up that the hardware allows: 2 devices of one thread have no more than 1 device of two."""
+    return hardware(row) / hardware(baseline)
+
+
 def same_machine(row):
     return (row.run.label, row.nature, row.point.get("topology"), row.point.get("without"), kind_of_device(row))
 
@@ -33,8 +48,9 @@ def kind_of_device(row):
 
 
 def baseline_of(row, candidates):
-    """The result on one device that this one is fairly compared with: the same model, data and way of computing, and the
-    same batch: that of a device when scaling is weak, the global one when it is strong. None where there is none."""
+    """The result on one device that this one is fairly compared with: the same model, data and way of computing, and
+    the same batch: that of a device when scaling is weak, the global one when it is strong. The fastest of
+    several, so that all strategies are held against the same one; None where there is none."""
     batch = "global_batch" if row.text("scaling") == "strong" else "batch"
     same = ("model", "backend", "math", "data", "accumulate", "grad_dtype", batch)
 
@@ -48,12 +64,12 @@ def baseline_of(row, candidates):
         )
 
     fitting = [other for other in candidates if fits(other)]
-    alike = [other for other in fitting if other.point.get("strategy") == row.point.get("strategy")]
-    return max(alike or fitting, key=images_per_second, default=None)
+    return max(fitting, key=images_per_second, default=None)
 
 
 def speedup_of(row, baseline):
-    """Images per second over those of one device; what the bench itself said, where its baseline is not in the files."""
+    """Images per second over those of one device; what the bench itself said, where its baseline is not in the
+    files."""
     if baseline is not None and images_per_second(row):
         return images_per_second(row) / images_per_second(baseline)
     return row.metric("speedup")
@@ -114,11 +130,11 @@ def compare(row, baseline, ways=1):
         f"{prefix(row)}{model_name(row)} on {devices} ({row.text('device', '?')}) is {best}{verdict}{rates} "
         f"({scaling or 'scaling unknown'}; {way(row)})."
     ]
-    sentences += [*why(row, baseline, ratio, same), *believe(row, baseline)]
+    sentences += [*why(row, baseline, ratio), *believe(row)]
     return " ".join(sentences)
 
 
-def why(row, baseline, ratio, same):
+def why(row, baseline, ratio):
     """Where the step's time goes, and which of communication and computing keeps it from the ideal."""
     step, compute, exposed = (row.metric(f"{name}_seconds") for name in ("step", "compute", "exposed"))
     if exposed is None and step is not None and compute is not None:
@@ -146,66 +162,60 @@ def why(row, baseline, ratio, same):
     yield lost + "."
     if baseline is None or not baseline.metric("step_seconds"):
         return
-    # What one device's step would be with this one's work: the same under weak scaling, its share under strong.
-    share = 1 if row.text("scaling") == "weak" else 1 / row.ranks
-    ideal = baseline.metric("step_seconds") * share
-    slower = step - exposed - ideal
-    gap = step - ideal
-    if gap <= 0.03 * step:
+    allowed = growth(row, baseline)
+    less = allowed < 0.99 * row.ranks
+    ideal_words = (
+        f"the {units.times(allowed)} times that this hardware allows" if less else f"the ideal {row.ranks} times"
+    )
+    if less:
         yield (
-            f"That is {units.percent(ratio / row.ranks)} of the ideal {row.ranks} times: communication costs next to"
-            " nothing here."
+            f"1 device had {units.counted(threads_in_all(baseline), 'thread')}, the {row.ranks} together"
+            f" {threads_in_all(row)}, on {units.counted(int(hardware(row)), 'core')}: there is"
+            f" {units.times(allowed)} times the hardware, not {row.ranks} times."
         )
+    # What a perfect split of the one device's step would take: all of its work again on each device under weak scaling.
+    work = row.ranks if row.text("scaling") == "weak" else 1
+    ideal = baseline.metric("step_seconds") * work / allowed
+    gap = step - ideal
+    if gap <= SAME * step:
+        cheap = ": communication costs next to nothing here" if exposed <= SAME * step else ""
+        yield f"That is {units.percent(ratio / allowed)} of {ideal_words}{cheap}."
         return
-    causes = {"communication that is not hidden": max(exposed, 0), "computing itself": max(slower, 0)}
-    main = max(causes, key=causes.get)
-    if main == "computing itself":
-        where = (
-            "because the devices share the same cores"
-            if shares_cores(row, baseline)
+    slower = step - exposed - ideal
+    if slower > exposed:
+        reason = (
+            "the devices share the same cores"
+            if row.oversubscribed or less
             else (
                 "smaller batches use a device less well"
-                if share < 1
+                if work == 1
                 else "the devices compete for memory, caches or power"
             )
         )
         yield (
-            f"What keeps it from the ideal {row.ranks} times is mostly computing itself,"
-            f" {units.times((step - exposed) / ideal)} times as long as a perfect split would take ({where})."
+            f"What keeps it from {ideal_words} is mostly computing itself,"
+            f" {units.times((step - exposed) / ideal)} times as long as a perfect split would take: probably {reason}."
         )
     else:
         yield (
-            f"What keeps it from the ideal {row.ranks} times is mostly communication: "
-            f"{units.seconds(causes[main])} of the {units.seconds(gap)} lost in each step."
+            f"What keeps it from {ideal_words} is mostly communication: {units.seconds(exposed)} of the"
+            f" {units.seconds(gap)} lost in each step."
         )
 
 
-def shares_cores(row, baseline):
-    return row.oversubscribed or (
-        kind_of_device(row) == "cpu" and threads_in_all(row) < row.ranks * threads_in_all(baseline)
-    )
-
-
-def believe(row, baseline):
+def believe(row):
     if row.oversubscribed:
         yield (
-            f"Oversubscribed: these {row.ranks} devices share cores or a GPU, so this says nothing about {row.ranks}"
-            " real ones."
+            f"Oversubscribed: these {row.ranks} devices share cores or a GPU, so this says nothing about"
+            f" {row.ranks} real ones."
         )
-    elif baseline is not None and shares_cores(row, baseline):
-        yield (
-            f"The 1 device had {units.counted(threads_in_all(baseline), 'thread')}, the {row.ranks} together"
-            f" {threads_in_all(row)}: the hardware grew by"
-            f" {units.times(threads_in_all(row) / threads_in_all(baseline))}, not by {row.ranks}."
-        )
-    if row.result.get("check") == "off":
-        yield "Its result was not checked."
     if row.text("data") == "synthetic":
         yield "On made-up images."
 
 
 def training(runs):
-    """One comparison for each model, device set and scaling, told for its fastest way; then the ways against each other."""
+    """One comparison for each model, device set and scaling, told for its fastest way; then the ways against each
+    other."""
     everything = rows(runs, "train")
     families = {}
     for row in everything:
@@ -237,7 +247,8 @@ def ways_ranked(family):
     for row, name in zip(family, names):
         share = (images_per_second(row) or 0) / fastest
         exposed, step = row.metric("exposed_seconds"), row.metric("step_seconds")
-        note = f", {units.percent(max(exposed, 0) / step)} exposed" if exposed is not None and step else ""
+        waits = f"{units.percent(exposed / step)} exposed" if exposed and step and exposed > 0 else "nothing exposed"
+        note = f", {waits}" if exposed is not None else ""
         parts.append(f"{name} ({units.times(share)}{note})")
     return f"{prefix(family[0])}{model_name(family[0])} on {family[0].text('device')}, by speed: {'; '.join(parts)}."
 
@@ -311,7 +322,9 @@ def allreduce(runs):
             if not stretches or stretches[-1]["name"] not in near:
                 stretches.append({"name": next(iter(near)), "from": size})
             stretches[-1].update(to=size, row=near[stretches[-1]["name"]])
-        parts = [f"{part['name']} {span(part)} ({figure(part['row'])})" for part in stretches]
+        parts = [
+            f"{part['name']} {span(part)} ({figure(part['row'], part['from'] != part['to'])})" for part in stretches
+        ]
         sample = family[0]
         yield (
             f"{prefix(sample)}All-reduce alone over {sample.text('device')} ({sample.text('dtype')}"
@@ -327,10 +340,12 @@ def span(part):
     )
 
 
-def figure(row):
+def figure(row, with_size=True):
     bandwidth = row.metric("busbw")
     note = "" if row.metrics.get("busbw_is_link_speed") is True else " which is not link speed"
-    time = f"{units.size(row.of_point('bytes'))} in {units.seconds(row.metric('seconds'))}"
+    time = units.seconds(row.metric("seconds"))
+    if with_size:
+        time = f"{units.size(row.of_point('bytes'))} in {time}"
     return time + (f", busbw {units.bandwidth(bandwidth)}{note}" if bandwidth else "")
 
 
@@ -398,10 +413,12 @@ def learning(runs):
         best = max((one for _, reached in group for one in reached), key=lambda one: one[0])
         ways = f"{way(group[0][0])} on {group[0][0].text('device')}" if len(group) == 1 else f"{len(group)} ways"
         ended = last[0] if len(set(last)) == 1 else f"{min(last)} to {max(last)}"
+        alike = ", all the same" if len(group) > 1 and len(set(last)) == 1 else ""
+        sample = group[0][0]
         yield (
             f"{where}{name} reached a test accuracy of {ended} after {units.counted(count, 'epoch')} ({ways},"
-            f" {group[0][0].text('init', 'default')} init, global batch"
-            f" {units.digits(group[0][0].of_point('global_batch'))}{', all the same' if len(group) > 1 and len(set(last)) == 1 else ''};"
+            f" {sample.text('init', 'default')} init,"
+            f" global batch {units.digits(sample.of_point('global_batch'))}{alike};"
             f" best {best[0]:.3f} after epoch {best[1]})."
         )
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds a python that has a package the current one lacks. The python that comes first on PATH is often not the system's,
-and sees none of the system's modules."""
+"""Finds a python that has a package the current one lacks. The python that comes first on PATH is often not the
+system's, and sees none of the system's modules."""
 
 import importlib.util
 import os
@@ -18,8 +18,8 @@ def has(python, package):
 
 
 def need(package, debian, module, arguments):
-    """Returns when this python has `package`; else starts `python -m module arguments` anew in one that does, and does not
-    return; else exits 1 with one line that names Debian's package."""
+    """Returns when this python has `package`; else starts `python -m module arguments` anew in one that does, and does
+    not return; else exits 1 with one line that names Debian's package."""
     if importlib.util.find_spec(package) is not None:
         return
     if TRIED not in os.environ:

@@ -128,20 +128,32 @@ def load(paths, complain=lambda line: print(line, file=sys.stderr)):
 
 
 def machine_of(run):
-    """What tells one machine from another. Libraries and load may differ between runs on one machine."""
+    """What tells one machine from another, as (host and CPU, models of its GPUs). Runs that use no GPU name none."""
     machine = run.info.get("machine")
     machine = machine if isinstance(machine, dict) else {}
-    return json.dumps([machine.get(name) for name in ("hostname", "cpu", "devices")], sort_keys=True)
+    devices = machine.get("devices")
+    devices = [device for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
+    models = {str(device.get("model")) for device in devices if device.get("kind") not in (None, "cpu")}
+    return json.dumps([machine.get("hostname"), machine.get("cpu")], sort_keys=True), tuple(sorted(models))
+
+
+def mixed_machines(runs):
+    hosts, models = zip(*map(machine_of, runs))
+    return len(set(hosts)) > 1 or len({some for some in models if some}) > 1
 
 
 def label(runs):
-    """Runs get their names on the plots where machines are mixed, or where the same point was run twice."""
-    points = [{json.dumps([r["bench"], r["nature"], r["point"]], sort_keys=True) for r in run.results} for run in runs]
-    repeated = sum(map(len, points)) > len(set().union(*points))
-    if repeated or len({machine_of(run) for run in runs}) > 1:
-        names = [run.name for run in runs]
-        for run in runs:
-            run.label = run.name if names.count(run.name) == 1 else run.path
+    """Runs get their names on the plots where machines are mixed, or where the same point was timed twice."""
+    owners = {}
+    for run in runs:
+        for result in run.results:
+            if result.get("stop") is not None:
+                point = json.dumps([result["bench"], result["nature"], result["point"]], sort_keys=True)
+                owners.setdefault(point, {})[run.path] = run
+    names = [run.name for run in runs]
+    repeating = [run for some in owners.values() if len(some) > 1 for run in some.values()]
+    for run in runs if len(runs) > 1 and mixed_machines(runs) else repeating:
+        run.label = run.name if names.count(run.name) == 1 else run.path
 
 
 def rows(runs, bench=None):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of the page, in HTML in which every word from a file is escaped. A section that has nothing to say is the
-empty string, and is left out."""
+"""The sections of the page, in HTML in which every word from a file is escaped. A section that has nothing to say is
+the empty string, and is left out."""
 
 import html
 

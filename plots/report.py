@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One self-contained page out of result files: python3 -m plots.report RESULT.json... -o report.html. It needs no network:
-plotly.js, from Debian's python3-plotly or pip's, is inside."""
+"""One self-contained page out of result files: python3 -m plots.report RESULT.json... -o report.html. It needs no
+network: plotly.js, from Debian's python3-plotly or pip's, is inside."""
 
 import argparse
 import html
@@ -12,7 +12,8 @@ from plots import drawing, interpreter, load, page, summary
 STYLE = """
 :root { --paper:#fff; --ink:#1d2228; --soft:#5c6570; --rule:#dfe3e8; --card:#f7f8fa; --bad:#b3261e; --mark:#8a5200; }
 @media (prefers-color-scheme: dark) {
-  :root { --paper:#14171b; --ink:#e4e8ec; --soft:#9aa4af; --rule:#2d343c; --card:#1b2026; --bad:#ff8a80; --mark:#f0b35a; } }
+  :root { --paper:#14171b; --ink:#e4e8ec; --soft:#9aa4af; --rule:#2d343c; --card:#1b2026;
+  --bad:#ff8a80; --mark:#f0b35a; } }
 :root { color-scheme: light dark; }
 body { margin:0 auto; padding:2rem 1.25rem 4rem; max-width:72rem; background:var(--paper); color:var(--ink);
   font:16px/1.55 system-ui, sans-serif; }
@@ -24,12 +25,14 @@ section > p, header p, .note { color:var(--soft); margin:.2rem 0 .8rem; max-widt
 figure { margin:0; min-width:0; } figcaption { font-weight:600; } .figure { width:100%; }
 .scroll { overflow-x:auto; } table { border-collapse:collapse; font-size:.88rem; margin:.5rem 0; }
 th, td { text-align:left; padding:.25rem .8rem .25rem 0; border-bottom:1px solid var(--rule); vertical-align:top; }
-th { color:var(--soft); font-weight:600; } .numbers td:not(:first-child) { white-space:nowrap; font-variant-numeric:tabular-nums; }
+th { color:var(--soft); font-weight:600; }
+.numbers td:not(:first-child) { white-space:nowrap; font-variant-numeric:tabular-nums; }
 .facts td { overflow-wrap:anywhere; } .facts td:first-child { color:var(--soft); } .facts thead { display:none; }
 .bad { color:var(--bad); font-weight:600; } .mark { color:var(--mark); font-weight:600; }
 details { margin:.6rem 0; } summary { cursor:pointer; color:var(--soft); }
 pre { background:var(--card); padding:.6rem .8rem; overflow-x:auto; font-size:.85rem; border-radius:4px; }
-select { font:inherit; background:var(--card); color:var(--ink); border:1px solid var(--rule); border-radius:4px; padding:.1rem .3rem; }
+select { font:inherit; background:var(--card); color:var(--ink); border:1px solid var(--rule);
+  border-radius:4px; padding:.1rem .3rem; }
 """
 
 SCRIPT = """
@@ -40,10 +43,14 @@ function draw(place) {
   const ink = colour('--ink'), rule = colour('--rule'), given = figure.layout;
   const axis = more => Object.assign({gridcolor: rule, linecolor: rule, zerolinecolor: rule, automargin: true}, more);
   const layout = Object.assign({}, given, {
-    paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', font: {color: ink, size: 13, family: 'system-ui, sans-serif'},
+    paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
+    font: {color: ink, size: 13, family: 'system-ui, sans-serif'},
     margin: Object.assign({t: 10, r: 10, b: 50, l: 60}, given.margin), showlegend: true,
-    legend: {orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, traceorder: 'normal'}, modebar: {bgcolor: 'rgba(0,0,0,0)', color: rule}, hoverlabel: {align: 'left'}, xaxis: axis(given.xaxis), yaxis: axis(given.yaxis)});
-  Plotly.react(place, figure.data, layout, {responsive: true, displaylogo: false, modeBarButtonsToRemove: ['lasso2d', 'select2d']});
+    legend: {orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, traceorder: 'normal'},
+    modebar: {bgcolor: 'rgba(0,0,0,0)', color: rule}, hoverlabel: {align: 'left'},
+    xaxis: axis(given.xaxis), yaxis: axis(given.yaxis)});
+  const buttons = {displaylogo: false, modeBarButtonsToRemove: ['lasso2d', 'select2d']};
+  Plotly.react(place, figure.data, layout, {responsive: true, ...buttons});
 }
 const visible = () => [...document.querySelectorAll('.figure')].filter(place => !place.closest('[hidden]'));
 for (const choice of document.querySelectorAll('.choice')) {

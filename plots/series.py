@@ -4,7 +4,7 @@
 from dataclasses import dataclass, field
 
 from plots import units
-from plots.headline import baseline_of, kind_of_device, model_name, speedup_of, threads_in_all
+from plots.headline import baseline_of, growth, model_name, speedup_of
 from plots.load import rows
 
 # What may tell two lines apart, in the order it is named in the legend.
@@ -79,8 +79,8 @@ def look_of(row):
 
 
 def told_apart(some, leave=()):
-    """A name for each row out of the fields that tell it from the others; the algorithm always, the nature where it is not
-    measured."""
+    """A name for each row out of the fields that tell it from the others; the algorithm always, the nature where it is
+    not measured."""
     parts = [[] for _ in some]
     for name in TELLING:
         words = [look_of(row) if name == "algorithm" else worded(name, row) for row in some]
@@ -179,6 +179,7 @@ def not_link_speed(group):
 def steps(runs):
     """[(title, bars)]: the training step in its phases, one group for each model."""
     good = [row for row in rows(runs, "train") if row.ok and row.metric("step_seconds")]
+    good.sort(key=lambda row: row.ranks)
     groups = []
     for (model, scaling), group in grouped(good, lambda row: (model_name(row), row.text("scaling"))).items():
         names = told_apart(group, ("model", "scaling", "lr"))
@@ -189,11 +190,11 @@ def steps(runs):
 
 
 def bar(row, name):
-    """compute + exposed communication + update is the step; loading is beside it. An exposed time below zero is noise, and
-    has no place in a stack: the step is then all computing and update. The text keeps the number."""
+    """compute + exposed communication + update is the step; loading is beside it. An exposed time below zero is noise,
+    and has no place in a stack: the step is then all computing and update. The text keeps the number."""
     step, exposed = row.metric("step_seconds"), row.metric("exposed_seconds")
     update, load = row.metric("optimizer_seconds") or 0, row.metric("load_seconds") or 0
-    shown = max(exposed or 0, 0)
+    shown = max(exposed or 0, 0) if row.ranks > 1 else 0  # one device communicates with nobody
     parts = {"compute": max(step - shown - update, 0), "exposed communication": shown, "update": update, "load": load}
     numbers = [
         ("step", "step"),
@@ -241,22 +242,17 @@ def speedups(runs):
 
 
 def core_note(reached):
-    shared = sorted({row.text("device") for row, baseline, _ in reached if row.oversubscribed})
-    same = sorted(
-        {
-            row.text("device")
-            for row, baseline, _ in reached
-            if baseline is not None
-            and not row.oversubscribed
-            and kind_of_device(row) == "cpu"
-            and threads_in_all(row) < row.ranks * threads_in_all(baseline)
-        }
-    )
+    shared = {row.text("device") for row, _, _ in reached if row.oversubscribed}
+    less = {
+        row.text("device")
+        for row, baseline, _ in reached
+        if baseline is not None and growth(row, baseline) < 0.99 * row.ranks
+    }
     notes = [
-        f"{', '.join(shared)}: oversubscribed, the devices share cores." if shared else "",
+        f"{', '.join(sorted(shared))}: oversubscribed, the devices share cores or a GPU." if shared else "",
         (
-            f"{', '.join(same)}: fewer threads a device than the one device had, so the ideal line cannot be reached."
-            if same
+            f"{', '.join(sorted(less))}: the hardware grew less than the devices, so the ideal is out of reach."
+            if less
             else ""
         ),
     ]

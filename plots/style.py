@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look everywhere: an algorithm has the same colour and marker in every picture. Colours differ in lightness as well
-as hue and stand at 3:1 or better on white and on near black; markers repeat what they say for those who see none."""
+"""One look everywhere: an algorithm has the same colour and marker in every picture. Colours differ in lightness as
+well as hue and stand at 3:1 or better on white and on near black; markers repeat what they say for those who see
+none."""
 
 import zlib
 

@@ -2,6 +2,7 @@
 """What result files say, as plain text: python3 -m plots.summary RESULT.json... Needs no package."""
 
 import argparse
+import signal
 import sys
 import textwrap
 
@@ -29,4 +30,5 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # "| head" is no error
     sys.exit(main(sys.argv[1:]))

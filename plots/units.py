@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as people read them. Whatever is not a finite number comes out as "n/a", so that a null never looks like 0."""
+"""Numbers as people read them. Whatever is not a finite number comes out as "n/a", so that a null never looks like
+0."""
 
 import math
 
@@ -18,12 +19,12 @@ def number(value):
 
 
 def digits(value, places=3):
-    """Three significant digits without an exponent: 0.0123, 4.57, 128."""
+    """Three significant digits without an exponent, whole numbers whole: 0.0123, 4.57, 128, 2."""
     value = number(value)
     if value is None:
         return NOTHING
-    if value == 0:
-        return "0"
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
     after = max(0, places - 1 - math.floor(math.log10(abs(value))))
     return f"{value:.{min(after, 9)}f}"
 

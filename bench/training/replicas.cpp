@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "allreduce/algorithms.hpp"
+#include "models/bucket.hpp"
 #include "models/sha256.hpp"
 
 namespace bench {
@@ -44,15 +45,10 @@ Replicas::~Replicas() = default;
 
 // Cuts the gradient arena into what is reduced at once: a tensor each, or buckets of whole tensors.
 void Replicas::plan() {
-  std::vector<models::Parameter> tensors = models_[0]->parameter_table();
-  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
-  for (const models::Parameter& tensor : tensors) {
-    const std::size_t limit = reductions_.size() <= 1 ? settings_.first_bucket_bytes : settings_.bucket_bytes;
-    const bool starts =
-        settings_.strategy == "scratch" || reductions_.empty() ||
-        (reductions_.back().count + tensor.count) * sizeof(float) > std::min(limit, settings_.bucket_bytes);
-    if (starts) reductions_.push_back({tensor.offset, 0});
-    reductions_.back().count += tensor.count;
+  const std::size_t bytes = settings_.strategy == "scratch" ? 0 : settings_.bucket_bytes;
+  const models::BucketSizes sizes{bytes, std::min(bytes, models::BucketSizes{}.first_bytes)};
+  for (const models::Bucket& bucket : models::buckets(models_[0]->parameter_table(), sizes)) {
+    reductions_.push_back(bucket.slice);
   }
 }
 

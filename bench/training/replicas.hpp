@@ -20,9 +20,8 @@ struct TrainingSettings {
   std::string model = "lenet";
   std::string strategy = "distributed";  // scratch: an all-reduce a parameter, after backward; distributed: buckets
   std::string algorithm = "ring";
-  bool overlap = true;  // distributed: a bucket is reduced as soon as backward has filled it
-  std::size_t bucket_bytes = 25 << 20;
-  std::size_t first_bucket_bytes = 1 << 20;  // as DistributedDataParallel does, so that communication starts early
+  bool overlap = true;                  // distributed: a bucket is reduced as soon as backward has filled it
+  std::size_t bucket_bytes = 25 << 20;  // at most; the first bucket is smaller
   std::size_t global_batch = 256;
   double lr = 0.1;
   models::Sampler::Order order = models::Sampler::Order::shuffled;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Made-up results for the tests of the plots; no number here was measured. They follow the examples of results/README.md."""
+"""Made-up results for the tests of the plots; no number here was measured. They follow the examples of
+results/README.md."""
 
 import json
 import os

@@ -40,13 +40,19 @@ class TrainingSentence(unittest.TestCase):
 
     def test_the_same_cores_split_in_two_are_named_as_such(self):
         said = training(made_up.train(1, 0.050, threads=2), made_up.train(2, 0.1, threads=1))
-        self.assertIn("the hardware grew by 1.00, not by 2", said)
+        self.assertIn("100% of the 1.00 times that this hardware allows", said)
+        self.assertIn("there is 1.00 times the hardware, not 2 times", said)
 
     def test_strong_scaling_is_compared_with_the_same_global_batch(self):
         wrong = made_up.train(1, 0.010, batch=64, scaling="strong")
         said = training(made_up.train(1, 0.050, scaling="strong"), wrong, made_up.train(2, 0.026, scaling="strong"))
         self.assertIn("1.92 times as fast", said)
         self.assertIn("strong scaling, 256 images a step in all", said)
+
+    def test_all_strategies_are_held_against_the_fastest_single_device(self):
+        slow = made_up.train(1, 0.08, strategy="scratch")
+        said = training(made_up.train(1, 0.05), slow, made_up.train(2, 0.055, strategy="scratch"))
+        self.assertIn("1.82 times as fast", said)
 
     def test_without_a_baseline_nothing_is_compared(self):
         self.assertEqual(training(made_up.train(2, 0.05)), "")

@@ -133,7 +133,11 @@ class Truth(unittest.TestCase):
     def test_exposed_time_below_zero_keeps_the_bar_as_long_as_the_step(self):
         bar = series.steps(made_up.loaded(made_up.run([made_up.train(2, 0.05, exposed=-0.002)])))[0][1][0]
         self.assertAlmostEqual(sum(bar.parts.values()) - bar.parts["load"], 0.05)
-        self.assertIn("exposed -2.00 ms", bar.text)
+        self.assertIn("exposed -2 ms", bar.text)
+
+    def test_one_device_has_no_communication_to_draw(self):
+        bar = series.steps(made_up.loaded(made_up.run([made_up.train(1, 0.05, exposed=0.001)])))[0][1][0]
+        self.assertEqual(bar.parts["exposed communication"], 0)
 
     def test_an_algorithm_has_one_colour_in_every_figure(self):
         colours = {}
@@ -210,6 +214,22 @@ class CommandLine(unittest.TestCase):
         done = self.call("summary", self.file("odd.json", json.dumps(content)))
         self.assertIn("2 of 3 results lack a field", done.stderr)
         self.assertIn("1 ordered pair", done.stdout)
+
+    def test_runs_on_one_machine_need_no_names_and_those_on_two_do(self):
+        def machine(model):
+            return {"cpu": {"model": model}, "devices": [{"name": model}]}
+
+        def labels(*contents):
+            return [run.label for run in made_up.loaded(*contents)]
+
+        link, model = made_up.run([made_up.link()], machine=machine("A")), made_up.run(
+            [made_up.model()], machine=machine("A")
+        )
+        self.assertEqual(labels(link, model), ["", ""])
+        self.assertEqual(labels(link, link), ["made-up-0", "made-up-1"])
+        self.assertEqual(
+            labels(link, {**model, "run": {**model["run"], "machine": machine("B")}}), ["made-up-0", "made-up-1"]
+        )
 
     def test_nothing_readable_is_an_error_and_no_page(self):
         target = os.path.join(self.folder, "page.html")
