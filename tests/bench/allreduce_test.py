@@ -83,7 +83,7 @@ class BadInput(unittest.TestCase):
         "--algorithm=rings", "--algorithm=ring,ring", "--dtype=f8", "--op=mean", "--launch=lazy", "--pieces=0",
         "--device=cpu:0", "--device=cpu:x", "--device=tpu:1", "--device=cpu:2,cpu:2", "--device=,", "--device=2",
         "--engine=magic", "--placement=there", "--mode=guess", "--threads=0", "--iterations=0", "--iterations=x",
-        "--seed=x", "--time-budget=fast", "--timeout=-1s", "--cache=hot", "--check=perhaps", "--warmup=-1", "--bogus=1",
+        "--seed=x", "--time-budget=fast", "--timeout=-1s", "--cache=hot", "--cache=cold", "--check=perhaps", "--warmup=-1", "--bogus=1",
         "--output=/no/such/folder/result.json", "--output=/", "extra", "--benchmark_filter=x",
     ]
 

@@ -43,6 +43,7 @@ class Training(unittest.TestCase):
             for loss, first in zip(row["losses"], rows[0]["losses"]):
                 self.assertAlmostEqual(loss, first, delta=1e-5 * first)
             self.assertEqual(len(set(row["checksums"])), 1)
+            self.assertEqual(row["check"], "off" if row["point"]["ranks"] == 1 else "exact")
             self.assertEqual(len(row["checksums"]), row["point"]["ranks"])
 
     def test_the_same_run_gives_the_same_bits(self):

@@ -55,6 +55,7 @@ TEST(FashionMnist, AMissingFolderAndADamagedFileAreNamed) {
 struct BadIdx {
   const char* what;
   Bytes file;
+  friend std::ostream& operator<<(std::ostream& out, const BadIdx& bad) { return out << bad.what; }
 };
 
 class IdxRefuses : public testing::TestWithParam<BadIdx> {};
