@@ -11,6 +11,7 @@
 
 #include "harness/error.hpp"
 #include "harness/random.hpp"
+#include "models/download.hpp"
 #include "models/sha256.hpp"
 
 namespace models {
@@ -20,6 +21,7 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr const char* packaged = "/usr/share/datasets/fashion-mnist";
+constexpr const char* official = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/";
 
 struct File {
   const char* name;
@@ -41,8 +43,8 @@ Bytes read(const std::filesystem::path& path, const char* expected) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) {
     refuse(path.string(),
-           "cannot be read; Fashion-MNIST comes with Debian's package dataset-fashion-mnist, or from "
-           "github.com/zalandoresearch/fashion-mnist into a folder given by --data-dir");
+           "cannot be read; --data-dir names a folder with the four .gz files of Fashion-MNIST, without it Debian's "
+           "package dataset-fashion-mnist or a download is taken");
   }
   Bytes bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   if (sha256(bytes) != expected) refuse(path.string(), std::string("is damaged: its SHA-256 is not ") + expected);
@@ -102,9 +104,19 @@ Bytes parse_idx(const std::string& name, const Bytes& file, const std::vector<st
   return {file.begin() + static_cast<std::ptrdiff_t>(header), file.end()};
 }
 
+std::filesystem::path download_fashion_mnist(Part part) {
+  const auto folder = cache_folder() / "fashion-mnist";
+  for (const File& file : files[static_cast<std::size_t>(part)]) {
+    if (!std::filesystem::exists(folder / file.name))
+      download(std::string(official) + file.name, folder / file.name, file.sha256);
+  }
+  return folder;
+}
+
 Dataset load_fashion_mnist(Part part, const std::filesystem::path& folder) {
   const auto index = static_cast<std::size_t>(part);
-  const std::filesystem::path root = folder.empty() ? packaged : folder;
+  std::filesystem::path root = folder;
+  if (root.empty()) root = std::filesystem::exists(packaged) ? packaged : download_fashion_mnist(part);
   const auto& [image_file, label_file] = files[index];
   Dataset data;
   data.images = parse_idx((root / image_file.name).string(), read(root / image_file.name, image_file.sha256),

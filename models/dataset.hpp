@@ -26,9 +26,13 @@ struct Dataset {
 
 enum class Part { train, test };
 
-// The four files from `folder`; an empty path looks where Debian's package dataset-fashion-mnist puts them. Throws
+// From `folder`. An empty path takes what Debian's package dataset-fashion-mnist brought, else a download. Throws
 // harness::UsageError naming the file for one that is missing, corrupt or not what its name says.
 Dataset load_fashion_mnist(Part part, const std::filesystem::path& folder = {});
+
+// The folder of the cache that keeps the part's two files, downloaded from their authors' site where they are missing.
+// Throws harness::Error when that fails.
+std::filesystem::path download_fashion_mnist(Part part);
 
 // One class a brightness pattern, with noise: learnable, and the same for the same seed.
 Dataset make_synthetic(std::size_t size, std::uint64_t seed);

@@ -25,6 +25,7 @@ Replicas::Replicas(harness::Devices& devices, const models::Dataset& data, const
       data_(data),
       settings_(settings),
       sampler_(data.size(), settings.global_batch, devices.size(), settings.order, settings.replica.seed) {
+  settings_.replica.threads = devices.threads();
   settings_.replica.capacity = static_cast<int>((settings.global_batch + devices.size() - 1) / devices.size());
   for (int rank = 0; rank < ranks(); ++rank) {
     streams_.push_back(devices[rank].make_stream());
