@@ -130,12 +130,14 @@ Dataset load_fashion_mnist(Part part, const std::filesystem::path& folder) {
 }
 
 Dataset make_synthetic(std::size_t size, std::uint64_t seed) {
+  constexpr int cell_side = 7;
   Dataset data;
   for (std::size_t image = 0; image < size; ++image) {
     const auto label = static_cast<std::uint8_t>(harness::splitmix64(seed + image) % Dataset::classes);
     data.labels.push_back(label);
     for (int pixel = 0; pixel < Dataset::pixels; ++pixel) {
-      const std::uint64_t pattern = harness::splitmix64(std::uint64_t{label} * Dataset::pixels + pixel) % 160;
+      const int cell = pixel / Dataset::side / cell_side * Dataset::side + pixel % Dataset::side / cell_side;
+      const std::uint64_t pattern = harness::splitmix64(std::uint64_t{label} * Dataset::pixels + cell) % 160;
       const std::uint64_t noise = harness::splitmix64(seed ^ (image * Dataset::pixels + pixel)) % 96;
       data.images.push_back(static_cast<std::uint8_t>(pattern + noise));
     }

@@ -34,7 +34,7 @@ Dataset load_fashion_mnist(Part part, const std::filesystem::path& folder = {});
 // Throws harness::Error when that fails.
 std::filesystem::path download_fashion_mnist(Part part);
 
-// One class a brightness pattern, with noise: learnable, and the same for the same seed.
+// Each class is a checkerboard of its own greys, with noise: learnable, and the same for the same seed.
 Dataset make_synthetic(std::size_t size, std::uint64_t seed);
 
 // The bytes of an IDX file (http://yann.lecun.com/exdb/mnist: big-endian magic 0x08 and the number of dimensions, then

@@ -22,6 +22,13 @@ constexpr std::array rows = {
 
 }  // namespace
 
+Init parse_init(std::string_view name) {
+  if (name == "he") return Init::he;
+  if (name == "std001") return Init::std001;
+  if (name == "default") return Init::usual;
+  throw harness::bad_value("init", name, "allowed: he, std001, default");
+}
+
 Model::Model(harness::Stream& stream, const ModelSettings& settings)
     : stream_(stream), settings_(settings), shape_{1, image_side, image_side} {
   find_backend(settings.backend);
@@ -37,7 +44,7 @@ float* Model::allocate(std::size_t elements) {
 }
 
 void Model::add(const std::string& name, const Shape& out, Make make) {
-  layers_.push_back({name, std::move(make)});
+  layers_.push_back({name, out, std::move(make)});
   shape_ = out;
 }
 
@@ -129,10 +136,17 @@ void Model::draw() {
 }
 
 void Model::forward(int images) {
-  harness::run(stream_, [this, images] {
-    outcome_ = {};
-    if (images == 0) return;
-    for (Named& layer : layers_) layer.layer->forward(images);
+  for (int layer = 0; layer < layers(); ++layer) forward(layer, images);
+}
+
+void Model::forward(int layer, int images) {
+  Named& named = layers_.at(layer);
+  harness::run(stream_, [this, &named, images] {
+    if (images == 0) {
+      outcome_ = {};
+    } else {
+      named.layer->forward(images);
+    }
   });
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/device/device.hpp"
@@ -20,6 +21,9 @@ enum class Init {
   std001,  // uniform with the standard deviation 0.01, biases 0
   usual    // PyTorch's for linear and convolution layers: uniform within 1/sqrt(fan_in), weights and biases
 };
+
+// "he", "std001" or "default". Throws harness::UsageError for another.
+Init parse_init(std::string_view name);
 
 struct ModelSettings {
   std::string backend = std::string(default_backend());
@@ -44,10 +48,13 @@ class Model {
 
   int layers() const { return static_cast<int>(layers_.size()); }
   const std::string& layer_name(int layer) const { return layers_.at(layer).name; }
+  const Shape& layer_shape(int layer) const { return layers_.at(layer).shape; }  // of what it puts out
 
   // Over the first `images` of the batch, from none to the capacity. The outcome may be read after the stream was
   // synced.
   void forward(int images);
+  // One layer's; call from the first to the last, to see them one by one.
+  void forward(int layer, int images);
   // One layer's; call from the last to the first. Gives the slice of the gradients that is final after it (empty for a
   // layer without parameters). Gradients are of the loss summed over the shard.
   Slice backward(int layer, int images);
@@ -73,6 +80,7 @@ class Model {
   using Make = std::function<LayerPointer(const TensorPointer& in, const Weights&)>;
   struct Named {
     std::string name;
+    Shape shape;
     Make make;
     std::vector<int> parameters = {};  // indices: weight, bias
     LayerPointer layer = nullptr;

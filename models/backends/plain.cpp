@@ -37,80 +37,81 @@ void round_into(float* into, const std::vector<double>& sums) {
   std::transform(sums.begin(), sums.end(), into, [](double sum) { return static_cast<float>(sum); });
 }
 
+// An output plane is computed as wide as the input's rows are: then its pixels and those of the input that a tap meets
+// lie side by side from the first to the last, whatever falls between two output rows is left out at the end.
 class Convolution : public Layer {
  public:
   Convolution(const ValuesPointer& in, const ValuesPointer& out, const Weights& weights)
-      : Layer(out), in_(in), out_(out), weights_(weights), kernel_(in->shape.height - out->shape.height + 1) {}
+      : Layer(out),
+        in_(in),
+        out_(out),
+        weights_(weights),
+        kernel_(in->shape.height - out->shape.height + 1),
+        wide_(std::size_t(out->shape.height - 1) * in->shape.width + out->shape.width) {}
 
   void forward(int images) override {
     for (int image = 0; image < images; ++image) {
       for (int to = 0; to < out_->shape.channels; ++to) {
-        float* plane = out_->value + image * out_->shape.size() + std::size_t(to) * out_->shape.pixels();
-        std::fill(plane, plane + out_->shape.pixels(), weights_.bias[to]);
+        std::fill(wide_.begin(), wide_.end(), weights_.bias[to]);
+        each_tap(image, to, [&](std::size_t tap, std::size_t from) {
+          add_scaled(wide_.data(), in_->value + from, weights_.weight[tap], wide_.size());
+        });
+        each_row(
+            image, to, [](float* wide, float* row, int width) { std::copy_n(wide, width, row); }, out_->value);
       }
-      each_tap([&](int to, int from, int row, int column) {
-        const float weight = weights_.weight[tap(to, from, row, column)];
-        for (int y = 0; y < out_->shape.height; ++y) {
-          add_scaled(out_row(out_->value, image, to, y), in_row(in_->value, image, from, y + row) + column, weight,
-                     out_->shape.width);
-        }
-      });
     }
   }
 
   void backward(int images) override {
-    std::vector<double> weight(std::size_t(out_->shape.channels) * in_->shape.channels * kernel_ * kernel_);
+    std::vector<double> weight(std::size_t(out_->shape.channels) * taps());
     std::vector<double> bias(out_->shape.channels);
+    std::fill(wide_.begin(), wide_.end(), 0.0F);
     for (int image = 0; image < images; ++image) {
       if (in_->gradient) std::fill_n(in_->gradient + image * in_->shape.size(), in_->shape.size(), 0.0F);
       for (int to = 0; to < out_->shape.channels; ++to) {
-        for (int y = 0; y < out_->shape.height; ++y) {
-          const float* row = out_row(out_->gradient, image, to, y);
-          for (int x = 0; x < out_->shape.width; ++x) bias[to] += row[x];
-        }
+        each_row(
+            image, to, [](float* wide, float* row, int width) { std::copy_n(row, width, wide); }, out_->gradient);
+        for (const float pull : wide_) bias[to] += pull;
+        each_tap(image, to, [&](std::size_t tap, std::size_t from) {
+          weight[tap] += dot(wide_.data(), in_->value + from, wide_.size());
+          if (in_->gradient) add_scaled(in_->gradient + from, wide_.data(), weights_.weight[tap], wide_.size());
+        });
       }
-      each_tap([&](int to, int from, int row, int column) {
-        double sum = 0;
-        for (int y = 0; y < out_->shape.height; ++y) {
-          const float* gradient = out_row(out_->gradient, image, to, y);
-          sum += dot(gradient, in_row(in_->value, image, from, y + row) + column, out_->shape.width);
-          if (!in_->gradient) continue;
-          add_scaled(in_row(in_->gradient, image, from, y + row) + column, gradient,
-                     weights_.weight[tap(to, from, row, column)], out_->shape.width);
-        }
-        weight[tap(to, from, row, column)] += sum;
-      });
     }
     round_into(weights_.weight_gradient, weight);
     round_into(weights_.bias_gradient, bias);
   }
 
  private:
+  std::size_t taps() const { return std::size_t(in_->shape.channels) * kernel_ * kernel_; }
+
+  // Visits the weights of an output channel, each with the place in the input where the first pixel meets it.
   template <typename Visit>
-  void each_tap(Visit&& visit) const {
-    for (int to = 0; to < out_->shape.channels; ++to) {
-      for (int from = 0; from < in_->shape.channels; ++from) {
-        for (int row = 0; row < kernel_; ++row) {
-          for (int column = 0; column < kernel_; ++column) visit(to, from, row, column);
+  void each_tap(int image, int to, Visit&& visit) const {
+    std::size_t tap = to * taps();
+    for (int channel = 0; channel < in_->shape.channels; ++channel) {
+      const std::size_t plane = image * in_->shape.size() + std::size_t(channel) * in_->shape.pixels();
+      for (int row = 0; row < kernel_; ++row) {
+        for (int column = 0; column < kernel_; ++column) {
+          visit(tap++, plane + std::size_t(row) * in_->shape.width + column);
         }
       }
     }
   }
-  std::size_t tap(int to, int from, int row, int column) const {
-    return ((std::size_t(to) * in_->shape.channels + from) * kernel_ + row) * kernel_ + column;
-  }
-  float* out_row(float* values, int image, int channel, int y) const {
-    return values + image * out_->shape.size() + std::size_t(channel) * out_->shape.pixels() +
-           std::size_t(y) * out_->shape.width;
-  }
-  float* in_row(float* values, int image, int channel, int y) const {
-    return values + image * in_->shape.size() + std::size_t(channel) * in_->shape.pixels() +
-           std::size_t(y) * in_->shape.width;
+  // Visits the rows of an output plane, each with its place among the wide ones.
+  template <typename Visit>
+  void each_row(int image, int to, Visit&& visit, float* values) {
+    float* plane = values + image * out_->shape.size() + std::size_t(to) * out_->shape.pixels();
+    for (int y = 0; y < out_->shape.height; ++y) {
+      visit(wide_.data() + std::size_t(y) * in_->shape.width, plane + std::size_t(y) * out_->shape.width,
+            out_->shape.width);
+    }
   }
 
   ValuesPointer in_, out_;
   Weights weights_;
   int kernel_;
+  std::vector<float> wide_;
 };
 
 class Relu : public Layer {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "harness/error.hpp"
+#include "models/model.hpp"
 #include "models/sha256.hpp"
 
 namespace models {
@@ -129,6 +130,27 @@ TEST(Sampler, SequentialOrderIsTheFilesOrder) {
 TEST(Synthetic, IsTheSameForTheSameSeed) {
   EXPECT_EQ(make_synthetic(20, 4).images, make_synthetic(20, 4).images);
   EXPECT_NE(make_synthetic(20, 4).images, make_synthetic(20, 5).images);
+}
+
+TEST(Synthetic, CanBeLearnedInFortySteps) {
+  constexpr int batch = 32;
+  const Dataset data = make_synthetic(2 * batch, 4);
+  const auto devices = harness::open_devices("cpu:1", {1, 60});
+  const auto stream = (*devices)[0].make_stream();
+  const auto model = make_lenet(*stream, {.capacity = batch});
+  const auto correct_of = [&](std::size_t first) {
+    for (int i = 0; i < batch; ++i) data.load(first + i, model->images() + i * Dataset::pixels, model->labels() + i);
+    model->forward(batch);
+    stream->sync();
+    return model->outcome().correct;
+  };
+  for (int step = 0; step < 40; ++step) {
+    correct_of(0);
+    for (int layer = model->layers() - 1; layer >= 0; --layer) model->backward(layer, batch);
+    model->step(0.02F / batch);
+    stream->sync();
+  }
+  EXPECT_GE(correct_of(batch), 3 * batch / 4);  // images that it never saw
 }
 
 }  // namespace

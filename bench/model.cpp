@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_model: forward, backward and update of a model without any communication, whole and layer by layer. Backends
+// are timed against each other in interleaved rounds, after each was compared with the plain one.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+
+#include "bench/main.hpp"
+#include "harness/measure.hpp"
+#include "harness/options.hpp"
+#include "harness/progress.hpp"
+#include "harness/report.hpp"
+#include "harness/statistics.hpp"
+#include "harness/sweep.hpp"
+#include "harness/table.hpp"
+#include "harness/text.hpp"
+#include "models/dataset.hpp"
+#include "models/model.hpp"
+
+namespace {
+
+using harness::Kind;
+using nlohmann::json;
+
+constexpr int images_to_check = 4;
+constexpr double tolerance = 1e-4;  // of a parameter's gradient, as a fraction of its norm
+constexpr int fewest_profiles = 3;
+constexpr int most_profiles = 50;
+
+std::vector<harness::Option> table() {
+  auto options = harness::common_options();
+  std::vector<std::string> models, backends;
+  for (const auto& row : models::catalogue()) models.emplace_back(row.name);
+  for (const auto& row : models::backends()) backends.emplace_back(row.name);
+  const std::vector<harness::Option> own = {
+      {.name = "model", .kind = Kind::names, .default_text = "lenet", .help = "what is timed", .allowed = models},
+      {.name = "backend",
+       .kind = Kind::names,
+       .default_text = std::string(models::default_backend()),
+       .help = "who computes the layers",
+       .allowed = backends},
+      {.name = "batch",
+       .kind = Kind::integers,
+       .default_text = "256",
+       .help = "images on each device",
+       .minimum = 1,
+       .maximum = 1e6},
+      {.name = "math",
+       .kind = Kind::choice,
+       .default_text = "f32",
+       .help = "arithmetic of the layers",
+       .allowed = {"f32"}},
+      {.name = "init",
+       .kind = Kind::choice,
+       .default_text = "he",
+       .help = "how parameters are drawn",
+       .allowed = {"he", "std001", "default"}}};
+  options.insert(options.end(), own.begin(), own.end());
+  return options;
+}
+
+std::vector<json> values(const auto& list) { return {list.begin(), list.end()}; }
+
+// One replica on each device, all with the same images; they never communicate.
+class Replicas {
+ public:
+  Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings)
+      : devices_(devices), images_(settings.capacity) {
+    settings.threads = devices.threads();
+    const auto data = models::make_synthetic(images_, settings.seed);
+    for (int rank = 0; rank < devices.size(); ++rank) {
+      streams_.push_back(devices[rank].make_stream());
+      models_.push_back(models::make_model(model, *streams_.back(), settings));
+      for (int i = 0; i < images_; ++i) {
+        data.load(i, models_.back()->images() + std::size_t(i) * models::Dataset::pixels, models_.back()->labels() + i);
+      }
+    }
+    run_forward(), run_backward();
+    for (const auto& stream : streams_) stream->sync();
+  }
+
+  models::Model& model() { return *models_[0]; }
+  double forward(int runs) {
+    return time(runs, [this] { run_forward(); });
+  }
+  double backward(int runs) {
+    return time(runs, [this] { run_backward(); });
+  }
+  double update(int runs) {
+    return time(runs, [this] { run_update(); });
+  }
+  double step(int runs) {
+    return time(runs, [this] { run_forward(), run_backward(), run_update(); });
+  }
+
+  double forward_of(int layer) {
+    return time(1, [&] {
+      for (auto& model : models_) model->forward(layer, images_);
+    });
+  }
+  double backward_of(int layer) {
+    return time(1, [&] {
+      for (auto& model : models_) model->backward(layer, images_);
+    });
+  }
+
+  // How far the gradients of the first images are from those of the plain backend, at worst.
+  double distance_from_plain(const std::string& name, models::ModelSettings settings) {
+    settings.backend = "plain";
+    settings.capacity = std::min(images_, images_to_check);
+    const auto plain = models::make_model(name, *streams_[0], settings);
+    std::copy_n(model().images(), settings.capacity * models::Dataset::pixels, plain->images());
+    std::copy_n(model().labels(), settings.capacity, plain->labels());
+    for (models::Model* each : {&model(), plain.get()}) {
+      each->forward(settings.capacity);
+      for (int layer = each->layers() - 1; layer >= 0; --layer) each->backward(layer, settings.capacity);
+    }
+    streams_[0]->sync();
+    double worst = 0;
+    for (const auto& parameter : plain->parameter_table()) {
+      double off = 0, norm = 0;
+      for (std::size_t i = parameter.offset; i < parameter.offset + parameter.count; ++i) {
+        off += std::pow(double{model().gradients()[i]} - plain->gradients()[i], 2);
+        norm += std::pow(double{plain->gradients()[i]}, 2);
+      }
+      const double distance = std::sqrt(off / norm);
+      if (!(distance <= worst)) worst = distance;
+    }
+    return worst;
+  }
+
+ private:
+  void run_forward() {
+    for (auto& model : models_) model->forward(images_);
+  }
+  void run_backward() {
+    for (int layer = model().layers() - 1; layer >= 0; --layer) {
+      for (auto& model : models_) model->backward(layer, images_);
+    }
+  }
+  // At a rate of 0: what it costs does not depend on it, and the parameters stay.
+  void run_update() {
+    for (auto& model : models_) model->step(0);
+  }
+
+  // Seconds of one run, from the first device's beginning to the last one's end.
+  template <typename Issue>
+  double time(int runs, Issue&& issue) {
+    const auto begin = streams_[0]->record(harness::Timing::on);
+    for (std::size_t rank = 1; rank < streams_.size(); ++rank) streams_[rank]->wait(begin);
+    for (int i = 0; i < runs; ++i) issue();
+    for (std::size_t rank = 1; rank < streams_.size(); ++rank) streams_[0]->wait(streams_[rank]->record());
+    const auto end = streams_[0]->record(harness::Timing::on);
+    for (const auto& stream : streams_) stream->sync();
+    return devices_.seconds_between(begin, end) / runs;
+  }
+
+  harness::Devices& devices_;
+  int images_;
+  std::vector<std::unique_ptr<harness::Stream>> streams_;
+  std::vector<std::unique_ptr<models::Model>> models_;
+};
+
+// Multiplications and additions of a layer, forward and backward, on so many images; nothing but those of weights.
+double flops(const models::Model& model, int layer, int images) {
+  for (const auto& parameter : model.parameter_table()) {
+    if (parameter.layer != layer || parameter.bias) continue;
+    const double passes = layer == 0 ? 2 : 3;  // nobody wants the gradient of the images
+    return passes * 2 * static_cast<double>(parameter.count) * model.layer_shape(layer).pixels() * images;
+  }
+  return 0;
+}
+
+class Bench {
+ public:
+  explicit Bench(const harness::Options& options)
+      : options_(options),
+        measuring_{options.seconds("time-budget") / 4, {}, {}, static_cast<std::uint64_t>(options.integer("seed"))},
+        columns_({{.title = "model", .left = true, .width = 6},
+                  {.title = "device", .left = true, .width = 7},
+                  {.title = "backend", .left = true, .width = 7},
+                  {.title = "batch", .width = 6},
+                  {.title = "forward", .width = 9},
+                  {.title = "backward", .width = 9},
+                  {.title = "update", .width = 9},
+                  {.title = "step", .width = 9},
+                  {.title = "images/s", .width = 9},
+                  {.title = "GFLOP/s", .width = 8},
+                  {.title = "check", .width = 9}}) {
+    if (options.has("iterations")) measuring_.iterations = static_cast<int>(options.integer("iterations"));
+    if (options.has("warmup")) measuring_.warmup = static_cast<int>(options.integer("warmup"));
+    for (const auto& backend : options.names("backend")) models::find_backend(backend);
+    const auto devices = harness::device_points(options.has("device") ? options.text("device") : "cpu:1");
+    for (const auto& point : devices) open(point);  // what cannot be opened is said before anything is measured
+    blocks_ = harness::points({{"model", values(options.names("model"))},
+                               {"device", values(devices)},
+                               {"batch", values(options.integers("batch"))}});
+  }
+
+  int run() {
+    const auto backends = options_.names("backend");
+    if (options_.on("list")) {
+      for (json block : blocks_) {
+        for (const auto& backend : backends) {
+          block["backend"] = backend;
+          std::cout << block.dump() << '\n';
+        }
+      }
+      return 0;
+    }
+    harness::Report report(options_.text("output"), harness::describe_run(options_.command(), options_.integer("seed"),
+                                                                          options_.on("with-hostname")));
+    harness::Progress progress(options_.on("quiet"), static_cast<double>(blocks_.size()));
+    columns_.print_header(std::cout);
+    for (std::size_t index = 0; index < blocks_.size(); ++index) {
+      progress.show(static_cast<double>(index), blocks_[index].dump());
+      const auto devices = open(blocks_[index]["device"]);
+      run_block(blocks_[index], backends, *devices, report);
+    }
+    progress.finish();
+    report.finish();
+    std::cout << "# step is timed as a whole, not added up; check: gradients against the plain backend's\n"
+              << "# " << report.results().size() << " points: " << (report.failed() ? "FAILED" : "OK") << '\n';
+    return report.failed() ? 1 : 0;
+  }
+
+ private:
+  std::unique_ptr<harness::Devices> open(const std::string& point) const {
+    const double timeout = options_.seconds("timeout");
+    return harness::open_devices(point, {options_.has("threads") ? static_cast<int>(options_.integer("threads")) : 0,
+                                         timeout > 0 ? timeout : 1e9});
+  }
+
+  harness::Result describe(const json& block, const std::string& backend, const harness::Devices& devices) const {
+    harness::Result result;
+    result.bench = "model";
+    result.oversubscribed = devices.oversubscribed();
+    result.point = block;
+    result.point.update({{"backend", backend},
+                         {"ranks", devices.size()},
+                         {"threads", devices.threads()},
+                         {"math", options_.text("math")},
+                         {"data", "synthetic"},
+                         {"init", options_.text("init")},
+                         {"seed", options_.integer("seed")}});
+    result.command = {"bench_model"};
+    for (const char* axis : {"model", "device", "threads", "backend", "batch", "math", "init", "seed"}) {
+      const json& value = result.point[axis];
+      result.command.push_back(std::string("--").append(axis).append("=").append(
+          value.is_string() ? value.get<std::string>() : value.dump()));
+    }
+    return result;
+  }
+
+  void run_block(const json& block, const std::vector<std::string>& backends, harness::Devices& devices,
+                 harness::Report& report) {
+    const std::string model = block["model"];
+    models::ModelSettings settings;
+    settings.capacity = block["batch"];
+    settings.init = models::parse_init(options_.text("init"));
+    settings.seed = measuring_.seed;
+
+    std::vector<std::unique_ptr<Replicas>> contenders;
+    std::vector<std::size_t> rows;
+    try {
+      for (const auto& backend : backends) {
+        settings.backend = backend;
+        harness::Result result = describe(block, backend, devices);
+        try {
+          contenders.push_back(std::make_unique<Replicas>(devices, model, settings));
+        } catch (const harness::TimedOut&) {
+          throw;
+        } catch (const harness::Error& error) {
+          skip(result, error.what(), report);
+          continue;
+        } catch (const std::bad_alloc&) {
+          skip(result, "the host has no memory for a batch of this size", report);
+          continue;
+        }
+        check(result, contenders.back()->distance_from_plain(model, settings));
+        rows.push_back(report.add(std::move(result)));
+      }
+      measure(contenders, rows, report);
+    } catch (const harness::TimedOut& error) {
+      for (const std::size_t row : rows) {
+        harness::Result result = report.results()[row];
+        result.status = harness::Status::timed_out;
+        result.reason = error.what();
+        report.update(row, std::move(result));
+      }
+      report.write();
+      std::cout.flush();
+      std::cerr << "bench_model: " << error.what() << std::endl;
+      std::_Exit(1);  // here, where the replicas still stand: their streams may never end
+    }
+  }
+
+  void measure(const std::vector<std::unique_ptr<Replicas>>& contenders, const std::vector<std::size_t>& rows,
+               harness::Report& report) const {
+    enum Quantity { forward, backward, update, step, quantities };
+    constexpr const char* names[] = {"forward_seconds", "backward_seconds", "optimizer_seconds", "step_seconds"};
+    std::vector<harness::Trial> trials;
+    for (const auto& contender : contenders) {
+      Replicas& replicas = *contender;
+      trials.push_back({[&replicas](int runs) { return replicas.forward(runs); }});
+      trials.push_back({[&replicas](int runs) { return replicas.backward(runs); }});
+      trials.push_back({[&replicas](int runs) { return replicas.update(runs); }});
+      trials.push_back({[&replicas](int runs) { return replicas.step(runs); }});
+    }
+    harness::measure(trials, measuring_, [&](std::size_t index, const harness::Measurement& measured) {
+      const std::size_t contender = index / quantities;
+      harness::Result result = report.results()[rows[contender]];
+      result.metrics[names[index % quantities]] = measured.seconds;
+      if (index % quantities == step) record(result, measured, contenders[contender]->model());
+      report.update(rows[contender], std::move(result));
+      report.write();
+    });
+    for (std::size_t i = 0; i < contenders.size(); ++i) {
+      harness::Result result = report.results()[rows[i]];
+      result.extra["layers"] = profile(*contenders[i], result.metrics["step_seconds"], result.point["batch"]);
+      print(result);
+      report.update(rows[i], std::move(result));
+    }
+    report.write();
+  }
+
+  void skip(harness::Result& result, const char* reason, harness::Report& report) const {
+    result.status = harness::Status::skipped;
+    result.reason = reason;
+    print(result);
+    std::cerr << "bench_model: " << reason << '\n';
+    report.add(std::move(result));
+    report.write();
+  }
+
+  static void check(harness::Result& result, double distance) {
+    result.check = distance <= tolerance ? harness::Check::tolerance : harness::Check::failed;
+    if (result.check == harness::Check::tolerance) return;
+    result.status = harness::Status::failed;
+    result.reason = "a gradient differs from the plain backend's by " + harness::format_real(distance) +
+                    " of its norm, where " + harness::format_real(tolerance) + " is allowed";
+  }
+
+  static void record(harness::Result& result, const harness::Measurement& measured, const models::Model& model) {
+    result.samples = measured.samples;
+    result.visits = static_cast<std::int64_t>(measured.visit_medians.size());
+    result.runs_per_sample = measured.runs_per_sample;
+    result.stop = measured.stop;
+    result.flags.clear();
+    if (harness::count_outliers(measured.samples) * 10 > measured.samples.size()) result.flags = {"outliers"};
+    const int batch = result.point["batch"], ranks = result.point["ranks"];
+    double work = 0;  // of one device
+    for (int layer = 0; layer < model.layers(); ++layer) work += flops(model, layer, batch);
+    result.metrics.update({{"low", measured.interval ? json(measured.interval->low) : json(nullptr)},
+                           {"high", measured.interval ? json(measured.interval->high) : json(nullptr)},
+                           {"images_per_second", batch * ranks / measured.seconds},
+                           {"images_per_second_per_device", batch / measured.seconds},
+                           {"parameters", model.size()},
+                           {"parameter_bytes", model.size() * sizeof(float)},
+                           {"flops", work * ranks},
+                           {"flops_per_second", work * ranks / measured.seconds}});
+  }
+
+  // Layer by layer, apart from the samples: the clock between two layers costs time itself.
+  json profile(Replicas& replicas, double step_seconds, int batch) const {
+    const models::Model& model = replicas.model();
+    const int repetitions =
+        std::clamp(static_cast<int>(measuring_.budget_seconds / step_seconds), fewest_profiles, most_profiles);
+    std::vector<std::vector<double>> forward(model.layers()), backward(model.layers());
+    for (int i = 0; i < repetitions; ++i) {
+      for (int layer = 0; layer < model.layers(); ++layer) forward[layer].push_back(replicas.forward_of(layer));
+      for (int layer = model.layers() - 1; layer >= 0; --layer) backward[layer].push_back(replicas.backward_of(layer));
+    }
+    json layers = json::array();
+    for (int layer = 0; layer < model.layers(); ++layer) {
+      std::size_t parameters = 0;
+      for (const auto& parameter : model.parameter_table()) {
+        if (parameter.layer == layer) parameters += parameter.count;
+      }
+      const double work = flops(model, layer, batch);
+      layers.push_back({{"name", model.layer_name(layer)},
+                        {"forward_seconds", harness::median(forward[layer])},
+                        {"backward_seconds", harness::median(backward[layer])},
+                        {"parameters", parameters},
+                        {"flops", work > 0 ? json(work) : json(nullptr)}});
+    }
+    return layers;
+  }
+
+  void print(const harness::Result& result) const {
+    const auto metric = [&](const char* name) {
+      const auto found = result.metrics.find(name);
+      return found == result.metrics.end() || found->is_null() ? std::nan("") : found->get<double>();
+    };
+    const auto time = [&](const char* name) { return harness::format_seconds(metric(name)); };
+    columns_.print_row(
+        std::cout,
+        {result.point["model"], result.point["device"], result.point["backend"], result.point["batch"].dump(),
+         time("forward_seconds"), time("backward_seconds"), time("optimizer_seconds"), time("step_seconds"),
+         harness::format_real(metric("images_per_second")), harness::format_real(metric("flops_per_second") / 1e9),
+         result.status == harness::Status::skipped ? "skipped" : harness::name_of(result.check)});
+    std::cout.flush();
+  }
+
+  const harness::Options& options_;
+  harness::MeasureSettings measuring_;
+  harness::Table columns_;
+  std::vector<json> blocks_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return bench::guarded("bench_model", [&] {
+    const auto options_table = table();
+    const auto options = harness::parse_options(options_table, argc, argv);
+    if (options.on("help")) {
+      std::cout << harness::usage("bench_model", "Times a model's forward, backward and update, without communication.",
+                                  options_table);
+      return 0;
+    }
+    if (!options.benchmark_arguments().empty()) {
+      throw harness::bad_value("benchmark_*", options.benchmark_arguments()[0], "only bench_micro takes such options");
+    }
+    if (options.text("cache") != "warm") {
+      throw harness::bad_value("cache", options.text("cache"), "only a warm cache is measured; allowed: warm");
+    }
+    return Bench(options).run();
+  });
+}
