@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allreduce/algorithms.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace allreduce {
@@ -16,6 +17,13 @@ constexpr std::array rows = {
 }  // namespace
 
 std::span<const Algorithm> algorithms() { return rows; }
+
+std::vector<std::string> select_algorithms(const std::vector<std::string>& wanted) {
+  if (std::find(wanted.begin(), wanted.end(), "all") == wanted.end()) return wanted;
+  std::vector<std::string> names;
+  for (const auto& row : rows) names.emplace_back(row.name);
+  return names;
+}
 
 const Algorithm* find_algorithm(std::string_view name) {
   for (const auto& row : rows) {

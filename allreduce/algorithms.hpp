@@ -31,6 +31,9 @@ struct Algorithm {
 
 std::span<const Algorithm> algorithms();
 
+// The names that were asked for; those of all rows where one of them is "all".
+std::vector<std::string> select_algorithms(const std::vector<std::string>& wanted);
+
 // The row of that name, or null.
 const Algorithm* find_algorithm(std::string_view name);
 

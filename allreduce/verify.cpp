@@ -71,8 +71,10 @@ class Verifier {
 
   Verdict operator()() {
     Verdict verdict;
-    const bool good = well_formed() && make_cells() && all_ops(verdict) && result();
-    verdict.proved = good;
+    if (well_formed()) {
+      make_cells();
+      verdict.proved = all_ops(verdict) && result();
+    }
     verdict.reason = reason_;
     return verdict;
   }
@@ -126,7 +128,7 @@ class Verifier {
     return schedule_.places[chunk.rank] * schedule_.scratch_width;
   }
 
-  bool make_cells() {
+  void make_cells() {
     const bool in_place = schedule_.shape.placement == Placement::in_place;
     for (Rank rank = 0; rank < ranks_; ++rank) {
       const Cell own{Expressions::contribution(rank), 0, -1, {}};
@@ -134,7 +136,6 @@ class Verifier {
       scratch_.emplace_back(std::max(1, schedule_.places[rank] * schedule_.scratch_width), Cell{});
       input_.emplace_back(schedule_.chunks, in_place ? Cell{} : own);
     }
-    return true;
   }
 
   Intervals<Cell>& cells(const Chunk& chunk) {

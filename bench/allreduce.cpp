@@ -85,8 +85,6 @@ std::vector<harness::Option> table() {
   return options;
 }
 
-std::vector<json> values(const auto& list) { return {list.begin(), list.end()}; }
-
 // One contender of a block: a result, and the program behind it.
 struct Contender {
   harness::Result result;
@@ -154,7 +152,7 @@ class Bench {
  public:
   Bench(const harness::Options& options)
       : options_(options),
-        settings_{options.seconds("time-budget"), {}, {}, static_cast<std::uint64_t>(options.integer("seed"))},
+        settings_(bench::measure_settings(options)),
         columns_({{.title = "bytes", .width = 12},
                   {.title = "count", .width = 12},
                   {.title = "type", .width = 5},
@@ -167,24 +165,15 @@ class Bench {
                   {.title = "algbw", .width = 11},
                   {.title = "busbw", .width = 11},
                   {.title = "wrong", .width = 7}}) {
-    if (options.has("iterations")) settings_.iterations = static_cast<int>(options.integer("iterations"));
-    if (options.has("warmup")) settings_.warmup = static_cast<int>(options.integer("warmup"));
-    algorithms_ = options.names("algorithm");
-    if (std::find(algorithms_.begin(), algorithms_.end(), "all") != algorithms_.end()) {
-      algorithms_.clear();
-      for (const auto& row : allreduce::algorithms()) algorithms_.emplace_back(row.name);
-    }
-    devices_ = harness::device_points(options.has("device") ? options.text("device") : "cpu:2");
-    for (const auto& point : devices_) open(point);  // what cannot be opened is said before anything is measured
-    blocks_ = harness::points({{"device", values(devices_)},
-                               {"dtype", values(options.names("dtype"))},
-                               {"op", values(options.names("op"))},
-                               {"placement", values(options.names("placement"))},
-                               {"pieces", values(options.integers("pieces"))},
-                               {"bytes", values(options.bytes("bytes"))}});
-    trials_ = harness::points({{"engine", values(options.names("engine"))},
-                               {"algorithm", values(algorithms_)},
-                               {"launch", values(options.names("launch"))}});
+    blocks_ = harness::points({{"device", bench::values(bench::device_points(options, "cpu:2"))},
+                               {"dtype", bench::values(options.names("dtype"))},
+                               {"op", bench::values(options.names("op"))},
+                               {"placement", bench::values(options.names("placement"))},
+                               {"pieces", bench::values(options.integers("pieces"))},
+                               {"bytes", bench::values(options.bytes("bytes"))}});
+    trials_ = harness::points({{"engine", bench::values(options.names("engine"))},
+                               {"algorithm", bench::values(allreduce::select_algorithms(options.names("algorithm")))},
+                               {"launch", bench::values(options.names("launch"))}});
   }
 
   int run() {
@@ -197,32 +186,23 @@ class Bench {
       }
       return 0;
     }
-    harness::Report report(options_.text("output"), harness::describe_run(options_.command(), options_.integer("seed"),
-                                                                          options_.on("with-hostname")));
+    harness::Report report = bench::make_report(options_);
     harness::Progress progress(options_.on("quiet"), static_cast<double>(blocks_.size() * trials_.size()));
     columns_.print_header(std::cout);
     std::unique_ptr<harness::Devices> devices;
     for (std::size_t index = 0; index < blocks_.size(); ++index) {
       const json& block = blocks_[index];
       progress.show(static_cast<double>(index * trials_.size()), block.dump());
-      if (!devices || devices->text() != block["device"]) devices = open(block["device"]);
+      if (!devices || devices->text() != block["device"]) devices = bench::open_devices(options_, block["device"]);
       run_block(block, *devices, report);
     }
     progress.finish();
-    report.finish();
     std::cout << "# busbw is algbw * 2(n-1)/n as nccl-tests defines it; it is link speed for "
-                 "algorithms that move just so much over every link (ring), and not for the others\n"
-              << "# " << report.results().size() << " points: " << (report.failed() ? "FAILED" : "OK") << '\n';
-    return report.failed() ? 1 : 0;
+                 "algorithms that move just so much over every link (ring), and not for the others\n";
+    return bench::finish(report, "points");
   }
 
  private:
-  std::unique_ptr<harness::Devices> open(const std::string& point) const {
-    const double timeout = options_.seconds("timeout");
-    return harness::open_devices(point, {options_.has("threads") ? static_cast<int>(options_.integer("threads")) : 0,
-                                         timeout > 0 ? timeout : 1e9});
-  }
-
   std::vector<std::string> command_for(const json& point) const {
     std::vector<std::string> command = {"bench_allreduce"};
     for (const char* axis :
@@ -332,17 +312,12 @@ class Bench {
 
   static void record(Contender& contender, const harness::Measurement& measured) {
     harness::Result& result = contender.result;
-    result.samples = measured.samples;
-    result.visits = static_cast<std::int64_t>(measured.visit_medians.size());
-    result.runs_per_sample = measured.runs_per_sample;
-    result.stop = measured.stop;
-    result.flags.clear();
-    if (harness::count_outliers(measured.samples) * 10 > measured.samples.size()) result.flags = {"outliers"};
+    bench::record_samples(result, measured);
     result.metrics = harness::bandwidths(result.point["bytes"], measured.seconds, result.point["ranks"]);
     result.metrics["seconds"] = measured.seconds;
     result.metrics["mean_over_ranks"] = nullptr;
-    result.metrics["low"] = measured.interval ? json(measured.interval->low) : json(nullptr);
-    result.metrics["high"] = measured.interval ? json(measured.interval->high) : json(nullptr);
+    result.metrics["low"] = bench::low_of(measured);
+    result.metrics["high"] = bench::high_of(measured);
     result.metrics["busbw_is_link_speed"] = contender.busbw_is_link_speed;
     result.metrics["bound_seconds"] = nullptr;
     result.metrics["bound_kind"] = nullptr;
@@ -350,10 +325,7 @@ class Bench {
   }
 
   void print(const harness::Result& result) {
-    const auto metric = [&](const char* name) {
-      const auto found = result.metrics.find(name);
-      return found == result.metrics.end() || found->is_null() ? std::nan("") : found->get<double>();
-    };
+    const auto metric = [&](const char* name) { return bench::metric_of(result, name); };
     const json& point = result.point;
     const std::size_t bytes = point["bytes"];
     const auto dtype = harness::parse_dtype(point["dtype"].get<std::string>());
@@ -371,27 +343,12 @@ class Bench {
   const harness::Options& options_;
   harness::MeasureSettings settings_;
   harness::Table columns_;
-  std::vector<std::string> algorithms_, devices_;
   std::vector<json> blocks_, trials_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return bench::guarded("bench_allreduce", [&] {
-    const auto options_table = table();
-    const auto options = harness::parse_options(options_table, argc, argv);
-    if (options.on("help")) {
-      std::cout << harness::usage("bench_allreduce", "Times all-reduce alone: every algorithm on the same vectors.",
-                                  options_table);
-      return 0;
-    }
-    if (!options.benchmark_arguments().empty()) {
-      throw harness::bad_value("benchmark_*", options.benchmark_arguments()[0], "only bench_micro takes such options");
-    }
-    if (options.text("cache") != "warm") {
-      throw harness::bad_value("cache", options.text("cache"), "only a warm cache is measured; allowed: warm");
-    }
-    return Bench(options).run();
-  });
+  return bench::run_main("bench_allreduce", "Times all-reduce alone: every algorithm on the same vectors.", table(),
+                         argc, argv, [](const harness::Options& options) { return Bench(options).run(); });
 }

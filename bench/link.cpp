@@ -175,46 +175,33 @@ class Bench {
     }
     latency_bytes_ = sizes[0];
     bytes_ = sizes[1];
-    if (options.text("cache") != "warm") {
-      throw harness::bad_value("cache", options.text("cache"), "links are measured warm only");
-    }
-    points_ = harness::device_points(options.has("device") ? options.text("device") : "cpu:2");
-    for (const auto& point : points_) open(point);  // what cannot be opened is said before anything is measured
+    points_ = bench::device_points(options, "cpu:2");
   }
 
   int run() {
     if (options_.on("list")) {
       for (const auto& point : points_) {
-        const auto devices = open(point);
+        const auto devices = bench::open_devices(options_, point);
         for (const Pair pair : pairs_of(devices->size())) std::cout << describe(*devices, pair).point.dump() << '\n';
       }
       return 0;
     }
-    harness::Report report(options_.text("output"), harness::describe_run(options_.command(), options_.integer("seed"),
-                                                                          options_.on("with-hostname")));
+    harness::Report report = bench::make_report(options_);
     harness::Progress progress(options_.on("quiet"), static_cast<double>(points_.size()));
     columns_.print_header(std::cout);
     for (std::size_t index = 0; index < points_.size(); ++index) {
       progress.show(static_cast<double>(index), "link " + points_[index]);
-      const auto devices = open(points_[index]);
+      const auto devices = bench::open_devices(options_, points_[index]);
       run_point(*devices, report);
     }
     progress.finish();
-    report.finish();
     std::cout << "# latency: of a copy of " << harness::format_bytes(latency_bytes_)
               << " in a row of recorded ones, without the hand-over between streams; bandwidths of "
-              << harness::format_bytes(bytes_) << "; both ways: the sum of two copies at once\n"
-              << "# " << report.results().size() << " pairs: " << (report.failed() ? "FAILED" : "OK") << '\n';
-    return report.failed() ? 1 : 0;
+              << harness::format_bytes(bytes_) << "; both ways: the sum of two copies at once\n";
+    return bench::finish(report, "pairs");
   }
 
  private:
-  std::unique_ptr<harness::Devices> open(const std::string& point) const {
-    const double timeout = options_.seconds("timeout");
-    return harness::open_devices(point, {options_.has("threads") ? static_cast<int>(options_.integer("threads")) : 0,
-                                         timeout > 0 ? timeout : 1e9});
-  }
-
   harness::Result describe(const harness::Devices& devices, Pair pair) const {
     harness::Result result;
     result.bench = "link";
@@ -275,34 +262,27 @@ class Bench {
       trials.push_back({[&links, pair, this](int runs) { return links.both_ways(pair, bytes_, runs); }});
       rows.push_back({first + i, both_ways});
     }
-    harness::MeasureSettings settings{.budget_seconds = options_.seconds("time-budget") / 3, .seed = seed_};
-    if (options_.has("iterations")) settings.iterations = static_cast<int>(options_.integer("iterations"));
-    if (options_.has("warmup")) settings.warmup = static_cast<int>(options_.integer("warmup"));
-    harness::measure(trials, settings, [&](std::size_t index, const harness::Measurement& measured) {
-      harness::Result result = report.results()[rows[index].result];
-      json& metrics = result.metrics;
-      const json low = measured.interval ? json(measured.interval->low) : json(nullptr);
-      const json high = measured.interval ? json(measured.interval->high) : json(nullptr);
-      const double bytes = static_cast<double>(bytes_);
-      switch (rows[index].quantity) {
-        case latency:
-          metrics.update({{"latency_seconds", measured.seconds}, {"latency_low", low}, {"latency_high", high}});
-          break;
-        case one_way:
-          metrics.update({{"seconds", measured.seconds}, {"low", low}, {"high", high}});
-          metrics["bandwidth"] = bytes / measured.seconds;
-          result.samples = measured.samples;
-          result.visits = static_cast<std::int64_t>(measured.visit_medians.size());
-          result.runs_per_sample = measured.runs_per_sample;
-          result.stop = measured.stop;
-          result.flags.clear();
-          if (harness::count_outliers(measured.samples) * 10 > measured.samples.size()) result.flags = {"outliers"};
-          break;
-        case both_ways: metrics["bidirectional_bandwidth"] = 2 * bytes / measured.seconds; break;
-      }
-      report.update(rows[index].result, std::move(result));
-      report.write();
-    });
+    harness::measure(
+        trials, bench::measure_settings(options_, 3), [&](std::size_t index, const harness::Measurement& measured) {
+          harness::Result result = report.results()[rows[index].result];
+          json& metrics = result.metrics;
+          const json low = bench::low_of(measured);
+          const json high = bench::high_of(measured);
+          const double bytes = static_cast<double>(bytes_);
+          switch (rows[index].quantity) {
+            case latency:
+              metrics.update({{"latency_seconds", measured.seconds}, {"latency_low", low}, {"latency_high", high}});
+              break;
+            case one_way:
+              metrics.update({{"seconds", measured.seconds}, {"low", low}, {"high", high}});
+              metrics["bandwidth"] = bytes / measured.seconds;
+              bench::record_samples(result, measured);
+              break;
+            case both_ways: metrics["bidirectional_bandwidth"] = 2 * bytes / measured.seconds; break;
+          }
+          report.update(rows[index].result, std::move(result));
+          report.write();
+        });
     check(pairs, links, report, first);
   }
 
@@ -340,10 +320,7 @@ class Bench {
   }
 
   void print(const std::string& device, const harness::Result& result) const {
-    const auto metric = [&](const char* name) {
-      const auto found = result.metrics.find(name);
-      return found == result.metrics.end() || found->is_null() ? std::nan("") : found->get<double>();
-    };
+    const auto metric = [&](const char* name) { return bench::metric_of(result, name); };
     columns_.print_row(
         std::cout,
         {device, result.point["from"], result.point["to"], harness::format_seconds(metric("latency_seconds")),
@@ -364,17 +341,6 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return bench::guarded("bench_link", [&] {
-    const auto options_table = table();
-    const auto options = harness::parse_options(options_table, argc, argv);
-    if (options.on("help")) {
-      std::cout << harness::usage("bench_link", "Checks and times the copies between every ordered pair of devices.",
-                                  options_table);
-      return 0;
-    }
-    if (!options.benchmark_arguments().empty()) {
-      throw harness::bad_value("benchmark_*", options.benchmark_arguments()[0], "only bench_micro takes such options");
-    }
-    return Bench(options).run();
-  });
+  return bench::run_main("bench_link", "Checks and times the copies between every ordered pair of devices.", table(),
+                         argc, argv, [](const harness::Options& options) { return Bench(options).run(); });
 }

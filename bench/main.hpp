@@ -1,32 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// How every bench ends: bad input is one line and exit status 2, failed work one line and 1. After a wait that passed
-// its deadline nothing may be freed, so the process leaves at once; its report was written after the last visit.
+// What every bench does the same way: from argv to an exit status, from the common options to devices, a report and
+// the settings of a measurement, and from a measurement to the fields of a result.
 #pragma once
 
-#include <cstdlib>
-#include <exception>
-#include <iostream>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "harness/device/device.hpp"
-#include "harness/error.hpp"
+#include "harness/measure.hpp"
+#include "harness/options.hpp"
+#include "harness/report.hpp"
 
 namespace bench {
 
-// Runs `body`, which gives the exit status, and turns what it throws into one.
-template <typename Body>
-int guarded(const char* program, Body&& body) {
-  try {
-    return body();
-  } catch (const harness::UsageError& error) {
-    std::cerr << program << ": " << error.what() << '\n';
-    return 2;
-  } catch (const harness::TimedOut& error) {
-    std::cerr << program << ": " << error.what() << std::endl;
-    std::_Exit(1);
-  } catch (const std::exception& error) {
-    std::cerr << program << ": " << error.what() << '\n';
-    return 1;
-  }
-}
+// Parses argv by `table`, prints the help or calls `body`, which gives the exit status. Bad input is one line and
+// status 2, failed work one line and 1. After a wait that passed its deadline the process leaves at once.
+int run_main(const std::string& program, const std::string& summary, const std::vector<harness::Option>& table,
+             int argc, char** argv, const std::function<int(const harness::Options&)>& body);
+
+// The points of --device, each of which can be opened: what cannot is said before anything is measured.
+std::vector<std::string> device_points(const harness::Options& options, const std::string& by_default);
+
+// Opens one point as --threads and --timeout say.
+std::unique_ptr<harness::Devices> open_devices(const harness::Options& options, const std::string& point);
+
+harness::Report make_report(const harness::Options& options);
+
+// As --time-budget, --iterations, --warmup and --seed say; each of a point's `trials` gets its part of the budget.
+harness::MeasureSettings measure_settings(const harness::Options& options, int trials = 1);
+
+// Samples, visits, runs, stop and flags.
+void record_samples(harness::Result& result, const harness::Measurement& measured);
+
+// An end of an interval that may not be known.
+nlohmann::json low_of(const harness::Measurement& measured);
+nlohmann::json high_of(const harness::Measurement& measured);
+
+// A metric for a table: not a number where it is unknown.
+double metric_of(const harness::Result& result, const char* name);
+
+// Ends the report and the table; gives the exit status. `what` is what was counted: "points".
+int finish(harness::Report& report, const std::string& what);
+
+// The values of an axis.
+std::vector<nlohmann::json> values(const auto& list) { return {list.begin(), list.end()}; }
 
 }  // namespace bench

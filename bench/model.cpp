@@ -61,8 +61,6 @@ std::vector<harness::Option> table() {
   return options;
 }
 
-std::vector<json> values(const auto& list) { return {list.begin(), list.end()}; }
-
 // One replica on each device, all with the same images; they never communicate.
 class Replicas {
  public:
@@ -177,7 +175,7 @@ class Bench {
  public:
   explicit Bench(const harness::Options& options)
       : options_(options),
-        measuring_{options.seconds("time-budget") / 4, {}, {}, static_cast<std::uint64_t>(options.integer("seed"))},
+        measuring_(bench::measure_settings(options, 4)),
         columns_({{.title = "model", .left = true, .width = 6},
                   {.title = "device", .left = true, .width = 7},
                   {.title = "backend", .left = true, .width = 7},
@@ -189,14 +187,10 @@ class Bench {
                   {.title = "images/s", .width = 9},
                   {.title = "GFLOP/s", .width = 8},
                   {.title = "check", .width = 9}}) {
-    if (options.has("iterations")) measuring_.iterations = static_cast<int>(options.integer("iterations"));
-    if (options.has("warmup")) measuring_.warmup = static_cast<int>(options.integer("warmup"));
     for (const auto& backend : options.names("backend")) models::find_backend(backend);
-    const auto devices = harness::device_points(options.has("device") ? options.text("device") : "cpu:1");
-    for (const auto& point : devices) open(point);  // what cannot be opened is said before anything is measured
-    blocks_ = harness::points({{"model", values(options.names("model"))},
-                               {"device", values(devices)},
-                               {"batch", values(options.integers("batch"))}});
+    blocks_ = harness::points({{"model", bench::values(options.names("model"))},
+                               {"device", bench::values(bench::device_points(options, "cpu:1"))},
+                               {"batch", bench::values(options.integers("batch"))}});
   }
 
   int run() {
@@ -210,29 +204,20 @@ class Bench {
       }
       return 0;
     }
-    harness::Report report(options_.text("output"), harness::describe_run(options_.command(), options_.integer("seed"),
-                                                                          options_.on("with-hostname")));
+    harness::Report report = bench::make_report(options_);
     harness::Progress progress(options_.on("quiet"), static_cast<double>(blocks_.size()));
     columns_.print_header(std::cout);
     for (std::size_t index = 0; index < blocks_.size(); ++index) {
       progress.show(static_cast<double>(index), blocks_[index].dump());
-      const auto devices = open(blocks_[index]["device"]);
+      const auto devices = bench::open_devices(options_, blocks_[index]["device"]);
       run_block(blocks_[index], backends, *devices, report);
     }
     progress.finish();
-    report.finish();
-    std::cout << "# step is timed as a whole, not added up; check: gradients against the plain backend's\n"
-              << "# " << report.results().size() << " points: " << (report.failed() ? "FAILED" : "OK") << '\n';
-    return report.failed() ? 1 : 0;
+    std::cout << "# step is timed as a whole, not added up; check: gradients against the plain backend's\n";
+    return bench::finish(report, "points");
   }
 
  private:
-  std::unique_ptr<harness::Devices> open(const std::string& point) const {
-    const double timeout = options_.seconds("timeout");
-    return harness::open_devices(point, {options_.has("threads") ? static_cast<int>(options_.integer("threads")) : 0,
-                                         timeout > 0 ? timeout : 1e9});
-  }
-
   harness::Result describe(const json& block, const std::string& backend, const harness::Devices& devices) const {
     harness::Result result;
     result.bench = "model";
@@ -344,17 +329,12 @@ class Bench {
   }
 
   static void record(harness::Result& result, const harness::Measurement& measured, const models::Model& model) {
-    result.samples = measured.samples;
-    result.visits = static_cast<std::int64_t>(measured.visit_medians.size());
-    result.runs_per_sample = measured.runs_per_sample;
-    result.stop = measured.stop;
-    result.flags.clear();
-    if (harness::count_outliers(measured.samples) * 10 > measured.samples.size()) result.flags = {"outliers"};
+    bench::record_samples(result, measured);
     const int batch = result.point["batch"], ranks = result.point["ranks"];
     double work = 0;  // of one device
     for (int layer = 0; layer < model.layers(); ++layer) work += flops(model, layer, batch);
-    result.metrics.update({{"low", measured.interval ? json(measured.interval->low) : json(nullptr)},
-                           {"high", measured.interval ? json(measured.interval->high) : json(nullptr)},
+    result.metrics.update({{"low", bench::low_of(measured)},
+                           {"high", bench::high_of(measured)},
                            {"images_per_second", batch * ranks / measured.seconds},
                            {"images_per_second_per_device", batch / measured.seconds},
                            {"parameters", model.size()},
@@ -390,10 +370,7 @@ class Bench {
   }
 
   void print(const harness::Result& result) const {
-    const auto metric = [&](const char* name) {
-      const auto found = result.metrics.find(name);
-      return found == result.metrics.end() || found->is_null() ? std::nan("") : found->get<double>();
-    };
+    const auto metric = [&](const char* name) { return bench::metric_of(result, name); };
     const auto time = [&](const char* name) { return harness::format_seconds(metric(name)); };
     columns_.print_row(
         std::cout,
@@ -413,20 +390,6 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return bench::guarded("bench_model", [&] {
-    const auto options_table = table();
-    const auto options = harness::parse_options(options_table, argc, argv);
-    if (options.on("help")) {
-      std::cout << harness::usage("bench_model", "Times a model's forward, backward and update, without communication.",
-                                  options_table);
-      return 0;
-    }
-    if (!options.benchmark_arguments().empty()) {
-      throw harness::bad_value("benchmark_*", options.benchmark_arguments()[0], "only bench_micro takes such options");
-    }
-    if (options.text("cache") != "warm") {
-      throw harness::bad_value("cache", options.text("cache"), "only a warm cache is measured; allowed: warm");
-    }
-    return Bench(options).run();
-  });
+  return bench::run_main("bench_model", "Times a model's forward, backward and update, without communication.", table(),
+                         argc, argv, [](const harness::Options& options) { return Bench(options).run(); });
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_train: the all-reduce inside real training steps. For each point the whole step, its compute alone and its
 // communication alone are timed in interleaved rounds from the initial parameters, then the model is trained.
-#include <chrono>
 #include <iostream>
 #include <set>
 
 #include "allreduce/algorithms.hpp"
 #include "bench/main.hpp"
 #include "bench/training/replicas.hpp"
+#include "harness/clock.hpp"
 #include "harness/measure.hpp"
 #include "harness/options.hpp"
 #include "harness/progress.hpp"
@@ -88,17 +88,11 @@ std::vector<harness::Option> table() {
   return options;
 }
 
-std::vector<json> values(const auto& list) { return {list.begin(), list.end()}; }
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 class Bench {
  public:
   explicit Bench(const harness::Options& options)
       : options_(options),
-        measuring_{options.seconds("time-budget"), {}, {}, static_cast<std::uint64_t>(options.integer("seed"))},
+        measuring_(bench::measure_settings(options)),
         columns_({{.title = "model", .left = true, .width = 6},
                   {.title = "device", .left = true, .width = 7},
                   {.title = "strategy", .left = true, .width = 11},
@@ -113,30 +107,21 @@ class Bench {
                   {.title = "speed-up", .width = 8},
                   {.title = "loss", .width = 7},
                   {.title = "accuracy", .width = 8}}) {
-    if (options.has("iterations")) measuring_.iterations = static_cast<int>(options.integer("iterations"));
-    if (options.has("warmup")) measuring_.warmup = static_cast<int>(options.integer("warmup"));
     if (options.given("steps") && options.given("epochs")) {
       throw harness::bad_value("epochs", options.text("epochs"), "either steps or epochs are given, not both");
     }
-    devices_ = harness::device_points(options.has("device") ? options.text("device") : "cpu:2");
+    const auto devices = bench::device_points(options, "cpu:2");
     std::set<std::string> alone;  // points of one device, which has nothing to reduce: one algorithm stands for all
-    for (const auto& point : devices_) {
-      if (open(point)->size() == 1) alone.insert(point);
+    for (const auto& point : devices) {
+      if (bench::open_devices(options, point)->size() == 1) alone.insert(point);
     }
-    if (options.byte_count("bucket") == 0) {
-      throw harness::bad_value("bucket", options.text("bucket"), "a bucket holds at least one byte");
-    }
-    scaling_ = options.has("scaling") ? options.text("scaling") : devices_.size() > 1 ? "weak" : "strong";
-    auto algorithms = options.names("algorithm");
-    if (std::find(algorithms.begin(), algorithms.end(), "all") != algorithms.end()) {
-      algorithms.clear();
-      for (const auto& row : allreduce::algorithms()) algorithms.emplace_back(row.name);
-    }
-    for (const json& point : harness::points({{"model", values(options.names("model"))},
-                                              {"device", values(devices_)},
-                                              {"strategy", values(options.names("strategy"))},
-                                              {"algorithm", values(algorithms)},
-                                              {"overlap", values(options.names("overlap"))}})) {
+    scaling_ = options.has("scaling") ? options.text("scaling") : devices.size() > 1 ? "weak" : "strong";
+    const auto algorithms = allreduce::select_algorithms(options.names("algorithm"));
+    for (const json& point : harness::points({{"model", bench::values(options.names("model"))},
+                                              {"device", bench::values(devices)},
+                                              {"strategy", bench::values(options.names("strategy"))},
+                                              {"algorithm", bench::values(algorithms)},
+                                              {"overlap", bench::values(options.names("overlap"))}})) {
       if (alone.contains(point["device"].get<std::string>()) && point["algorithm"] != algorithms[0]) continue;
       // Only buckets can overlap.
       if (point["strategy"] == "scratch" && point["overlap"] != options.names("overlap")[0]) continue;
@@ -149,8 +134,7 @@ class Bench {
       for (const json& point : points_) std::cout << point.dump() << '\n';
       return 0;
     }
-    harness::Report report(options_.text("output"), harness::describe_run(options_.command(), options_.integer("seed"),
-                                                                          options_.on("with-hostname")));
+    harness::Report report = bench::make_report(options_);
     load_data();
     harness::Progress progress(options_.on("quiet"), static_cast<double>(points_.size()));
     std::cout << "# " << scaling_ << " scaling: a batch of " << options_.integer("batch")
@@ -161,19 +145,11 @@ class Bench {
       run_point(points_[index], report);
     }
     progress.finish();
-    report.finish();
-    std::cout << "# exposed = step - compute: what communication costs; negative where it is below the noise\n"
-              << "# " << report.results().size() << " points: " << (report.failed() ? "FAILED" : "OK") << '\n';
-    return report.failed() ? 1 : 0;
+    std::cout << "# exposed = step - compute: what communication costs; negative where it is below the noise\n";
+    return bench::finish(report, "points");
   }
 
  private:
-  std::unique_ptr<harness::Devices> open(const std::string& point) const {
-    const double timeout = options_.seconds("timeout");
-    return harness::open_devices(point, {options_.has("threads") ? static_cast<int>(options_.integer("threads")) : 0,
-                                         timeout > 0 ? timeout : 1e9});
-  }
-
   void load_data() {
     if (options_.text("data") == "synthetic") {
       constexpr std::size_t train_images = 10000;
@@ -198,16 +174,13 @@ class Bench {
     settings.lr = options_.real("lr") * (weak && options_.text("lr-scaling") == "linear" ? ranks : 1);
     settings.order =
         options_.text("order") == "shuffled" ? models::Sampler::Order::shuffled : models::Sampler::Order::sequential;
-    const std::string init = options_.text("init");
-    settings.replica.init = init == "he"       ? models::Init::he
-                            : init == "std001" ? models::Init::std001
-                                               : models::Init::usual;
+    settings.replica.init = models::parse_init(options_.text("init"));
     settings.replica.seed = static_cast<std::uint64_t>(options_.integer("seed"));
     return settings;
   }
 
   void run_point(const json& point, harness::Report& report) {
-    const auto devices = open(point["device"]);
+    const auto devices = bench::open_devices(options_, point["device"]);
     const int ranks = devices->size();
     const bench::TrainingSettings settings = settings_for(point, ranks);
     harness::Result result;
@@ -269,9 +242,9 @@ class Bench {
   }
 
   void measure(bench::Replicas& replicas, const bench::TrainingSettings& settings, harness::Result& result) {
-    const double before_load = seconds_now();
+    const double before_load = harness::steady_seconds();
     replicas.load(0, 0);
-    const double load = seconds_now() - before_load;
+    const double load = harness::steady_seconds() - before_load;
     const std::vector<float> initial = replicas.parameters();
     bench::Phases phases;
     std::vector<harness::Trial> trials;
@@ -291,10 +264,7 @@ class Bench {
     const bool alone = result.point["ranks"] == 1;
     const double communication = alone ? 0 : measured[2].seconds;
     const double images = static_cast<double>(settings.global_batch) / step;
-    result.samples = measured[0].samples;
-    result.visits = static_cast<std::int64_t>(measured[0].visit_medians.size());
-    result.runs_per_sample = measured[0].runs_per_sample;
-    result.stop = measured[0].stop;
+    bench::record_samples(result, measured[0]);
     result.metrics = {{"step_seconds", step},
                       {"compute_seconds", compute},
                       {"communication_seconds", communication},
@@ -345,7 +315,7 @@ class Bench {
     const std::size_t whole_epochs = options_.has("epochs") ? static_cast<std::size_t>(options_.integer("epochs")) : 0;
     const std::size_t steps =
         whole_epochs ? whole_epochs * replicas.batches() : static_cast<std::size_t>(options_.integer("steps"));
-    double began = seconds_now();
+    double began = harness::steady_seconds();
     double epoch_loss = 0;
     for (std::size_t step = 0; step < steps; ++step) {
       const std::size_t batch = step % replicas.batches();
@@ -355,7 +325,7 @@ class Bench {
       epoch_loss += replicas.mean_loss();
       const bool last = step + 1 == steps;
       if (batch + 1 != replicas.batches() && !last) continue;
-      const double seconds = seconds_now() - began;
+      const double seconds = harness::steady_seconds() - began;
       json epoch = {{"epoch", epochs.size() + 1},
                     {"seconds", seconds},
                     {"train_loss", epoch_loss / static_cast<double>(batch + 1)}};
@@ -365,7 +335,7 @@ class Bench {
       }
       if (whole_epochs || options_.on("eval")) epochs.push_back(epoch);
       epoch_loss = 0;
-      began = seconds_now();
+      began = harness::steady_seconds();
     }
     result.extra["losses"] = losses;
     result.extra["epochs"] = epochs;
@@ -396,7 +366,6 @@ class Bench {
   harness::MeasureSettings measuring_;
   harness::Table columns_;
   std::string scaling_;
-  std::vector<std::string> devices_;
   std::vector<json> points_;
   models::Dataset train_, test_;
 };
@@ -404,22 +373,7 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return bench::guarded("bench_train", [&] {
-    const auto options_table = table();
-    const auto options = harness::parse_options(options_table, argc, argv);
-    if (options.on("help")) {
-      std::cout << harness::usage("bench_train",
-                                  "Times training steps on one device and several, and what their "
-                                  "all-reduce costs; then trains.",
-                                  options_table);
-      return 0;
-    }
-    if (!options.benchmark_arguments().empty()) {
-      throw harness::bad_value("benchmark_*", options.benchmark_arguments()[0], "only bench_micro takes such options");
-    }
-    if (options.text("cache") != "warm") {
-      throw harness::bad_value("cache", options.text("cache"), "only a warm cache is measured; allowed: warm");
-    }
-    return Bench(options).run();
-  });
+  return bench::run_main(
+      "bench_train", "Times training steps on one device and several, and what their all-reduce costs; then trains.",
+      table(), argc, argv, [](const harness::Options& options) { return Bench(options).run(); });
 }

@@ -2,10 +2,11 @@
 #include "harness/measure.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <random>
+
+#include "harness/clock.hpp"
 
 namespace harness {
 
@@ -18,8 +19,6 @@ constexpr int most_runs_per_sample = 1000;
 constexpr int most_samples_per_visit = 20;
 constexpr std::size_t least_visits = 8;
 constexpr double narrow = 0.02;  // width of the interval over the median
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct State {
   const Trial* trial;
@@ -71,9 +70,9 @@ std::vector<Measurement> measure(std::span<const Trial> trials, const MeasureSet
   std::vector<State> states;
   for (const Trial& trial : trials) states.push_back({&trial});
   const auto timed = [](State& state, const auto& work) {
-    const double begin = now();
+    const double begin = steady_seconds();
     work();
-    state.spent += now() - begin;
+    state.spent += steady_seconds() - begin;
   };
   for (State& state : states) timed(state, [&] { calibrate(state, settings); });
 

@@ -28,7 +28,7 @@ enum class Kind {
   integers,    // a list of them, without duplicates
   real,        // between `minimum` and `maximum`
   seconds,     // 0.5s, 20ms, 3us; between `minimum` and `maximum`
-  byte_count,  // one size: 25M
+  byte_count,  // one size: 25M; between `minimum` and `maximum`
   bytes        // sizes, in any mix of a list and ranges: 0,4,1K:64M:x4,1M:2M:+256K
 };
 

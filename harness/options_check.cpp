@@ -73,6 +73,13 @@ std::string problem_of_sizes(std::string_view text) {
   }
 }
 
+std::string problem_of_size(const Option& option, const std::string& text) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes) return "'" + text + "' is not a size in bytes";
+  const auto number = static_cast<double>(*bytes);
+  return number < option.minimum || number > option.maximum ? "'" + text + "' is out of range" : "";
+}
+
 std::string problem_of(const Option& option, const std::string& value) {
   switch (option.kind) {
     case Kind::flag: return value == "on" || value == "off" ? "" : "'" + value + "' is neither on nor off";
@@ -83,7 +90,7 @@ std::string problem_of(const Option& option, const std::string& value) {
     case Kind::integer:
     case Kind::real:
     case Kind::seconds: return problem_of_number(option, value);
-    case Kind::byte_count: return parse_bytes(value) ? "" : "'" + value + "' is not a size in bytes";
+    case Kind::byte_count: return problem_of_size(option, value);
     case Kind::bytes: return problem_of_sizes(value);
   }
   return "";
@@ -114,7 +121,7 @@ std::string allowed_values(const Option& option) {
     case Kind::integers: return "a list of whole numbers" + between_limits(option);
     case Kind::real: return "a number" + between_limits(option);
     case Kind::seconds: return "a time such as 0.5s, 20ms or 3us" + between_limits(option);
-    case Kind::byte_count: return "a size such as 64K, 1.5M or 1G";
+    case Kind::byte_count: return "a size such as 64K, 1.5M or 1G" + (option.minimum > 0 ? between_limits(option) : "");
     case Kind::bytes: return "sizes and ranges such as 0,4,1K or 1K:64M:x4 or 1K:64M:+1M";
   }
   return "";

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iomanip>
 #include <iostream>
@@ -26,10 +25,6 @@ std::string time_left(double seconds) {
 }
 
 }  // namespace
-
-double Progress::steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Progress::Style Progress::style_of_stderr(bool quiet) {
   if (quiet) return Style::silent;

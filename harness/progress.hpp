@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "harness/clock.hpp"
+
 namespace harness {
 
 class Progress {
@@ -33,8 +35,6 @@ class Progress {
   void finish();  // removes the live line
 
  private:
-  static double steady_seconds();
-
   Style style_;
   double total_;
   std::ostream& out_;

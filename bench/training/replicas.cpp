@@ -2,23 +2,17 @@
 #include "bench/training/replicas.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "allreduce/algorithms.hpp"
+#include "harness/clock.hpp"
 #include "models/bucket.hpp"
 #include "models/sha256.hpp"
 
 namespace bench {
 
-namespace {
-
 using harness::Event;
 using harness::Timing;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
 
 Replicas::Replicas(harness::Devices& devices, const models::Dataset& data, const TrainingSettings& settings)
     : devices_(devices),
@@ -87,7 +81,7 @@ void Replicas::reduce_ready(models::Slice filled, std::size_t& next, std::vector
 }
 
 double Replicas::run(Work work) {
-  const double begin = now();
+  const double begin = harness::steady_seconds();
   const bool computes = work != Work::communication;
   const bool communicates = work != Work::compute;
   const bool early = settings_.strategy == "distributed" && settings_.overlap;
@@ -125,7 +119,7 @@ double Replicas::run(Work work) {
   for (const auto& stream : streams_) ends.push_back(stream->record(Timing::on));
   for (const auto& stream : streams_) stream->sync();
   for (const auto& program : programs_) program->sync();
-  const double seconds = now() - begin;
+  const double seconds = harness::steady_seconds() - begin;
   phases_ = {};
   for (int rank = 0; rank < ranks(); ++rank) {
     const auto& at = marks[rank];

@@ -1,38 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench_allreduce as a user meets it: exact rows, valid files, and one clear line for what cannot be done."""
-import json
 import os
-import pathlib
-import subprocess
-import tempfile
 import unittest
 
-import jsonschema
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = pathlib.Path(os.environ["RINGMARK_BIN"]) / "bench_allreduce"
+from bench_case import BenchCase
 
 
-def run(*options):
-    return subprocess.run([BINARY, "--quiet", *options], capture_output=True, text=True, timeout=300, check=False)
-
-
-class Sweeps(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.output = pathlib.Path(self.folder.name) / "result.json"
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def report(self, *options):
-        done = run(f"--output={self.output}", *options)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertTrue(done.stdout.rstrip().endswith("OK"), done.stdout)
-        report = json.loads(self.output.read_text())
-        jsonschema.validate(report, json.loads((ROOT / "results/schema.json").read_text()))
-        self.assertTrue(report["run"]["complete"])
-        return report
+class Sweeps(BenchCase):
+    binary = "bench_allreduce"
 
     def test_every_dtype_and_op_is_exact_on_one_to_eight_devices(self):
         report = self.report("--device=cpu:1,cpu:2,cpu:3,cpu:5,cpu:8", "--mode=check", "--bytes=0,4,20,1000,70000",
@@ -55,7 +30,7 @@ class Sweeps(unittest.TestCase):
     def test_bus_bandwidth_of_one_rank_is_not_a_number(self):
         report = self.report("--device=cpu:1", "--bytes=1K", "--iterations=3", "--algorithm=tree")
         self.assertIsNone(report["results"][0]["metrics"]["busbw"])
-        self.assertIn("n/a", run("--device=cpu:1", "--bytes=1K", "--iterations=3").stdout)
+        self.assertIn("n/a", self.run_bench("--device=cpu:1", "--bytes=1K", "--iterations=3").stdout)
 
     def test_bytes_are_rounded_down_to_whole_elements(self):
         report = self.report("--device=cpu:2", "--bytes=1001", "--dtype=f64", "--mode=check", "--algorithm=ring")
@@ -77,7 +52,9 @@ class Sweeps(unittest.TestCase):
         self.assertEqual([row["point"]["bytes"] for row in report["results"]], [1024, 2048, 4096])
 
 
-class BadInput(unittest.TestCase):
+class BadInput(BenchCase):
+    binary = "bench_allreduce"
+
     CASES = [
         "--bytes=4K:1K:x2", "--bytes=1K:4K:x1", "--bytes=0:4K:x2", "--bytes=-1", "--bytes=", "--bytes=1Q",
         "--algorithm=rings", "--algorithm=ring,ring", "--dtype=f8", "--op=mean", "--launch=lazy", "--pieces=0",
@@ -90,15 +67,15 @@ class BadInput(unittest.TestCase):
     def test_is_one_line_that_names_the_option_and_status_two(self):
         for option in self.CASES:
             with self.subTest(option):
-                done = run("--mode=check", "--bytes=4", option) if not option.startswith(("--bytes", "--mode")) \
-                    else run(option)
+                before = [] if option.startswith(("--bytes", "--mode")) else ["--mode=check", "--bytes=4"]
+                done = self.run_bench(*before, option)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertEqual(done.stdout, "")
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                 self.assertIn(option.lstrip("-").split("=")[0].split("_")[0], done.stderr)
 
     def test_help_names_every_option_and_ends_well(self):
-        done = run("--help")
+        done = self.run_bench("--help")
         self.assertEqual(done.returncode, 0)
         for option in ("--bytes", "--algorithm", "--device", "--output"):
             self.assertIn(option, done.stdout)

@@ -1,32 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench_model as a user meets it: valid files, layers that make up the model, clear refusals."""
-import json
-import os
-import pathlib
-import subprocess
-import tempfile
 import unittest
 
-import jsonschema
+from bench_case import BenchCase
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = pathlib.Path(os.environ["RINGMARK_BIN"]) / "bench_model"
 QUICK = ["--batch=3", "--threads=1", "--warmup=1", "--iterations=2"]
 
 
-def run(*options):
-    return subprocess.run([BINARY, "--quiet", *options], capture_output=True, text=True, timeout=300, check=False)
-
-
-class Model(unittest.TestCase):
-    def results(self, *options):
-        with tempfile.TemporaryDirectory() as folder:
-            output = pathlib.Path(folder) / "result.json"
-            done = run(f"--output={output}", *options)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            report = json.loads(output.read_text())
-        jsonschema.validate(report, json.loads((ROOT / "results/schema.json").read_text()))
-        return report["results"]
+class Model(BenchCase):
+    binary = "bench_model"
 
     def test_the_layers_make_up_the_model(self):
         (row,) = self.results(*QUICK)
@@ -59,7 +41,7 @@ class Model(unittest.TestCase):
     def test_bad_options_are_one_line_and_exit_2(self):
         for option in ("--batch=0", "--batch=x", "--backend=magic", "--math=f16", "--model=alexnet", "--init=zero",
                        "--device=cpu:0", "--cache=cold", "--lr=1"):
-            done = run(option)
+            done = self.run_bench(option)
             self.assertEqual(done.returncode, 2, option)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
             self.assertIn(option.split("=")[0], done.stderr)

@@ -1,38 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench_train as a user meets it: the same losses on any number of devices, valid files, clear refusals."""
-import json
-import os
-import pathlib
-import subprocess
-import tempfile
 import unittest
 
-import jsonschema
+from bench_case import BenchCase
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BINARY = pathlib.Path(os.environ["RINGMARK_BIN"]) / "bench_train"
 SMALL = ["--data=synthetic", "--batch=10", "--warmup=1", "--steps=3"]
 QUICK = [*SMALL, "--iterations=1"]
 
 
-def run(*options):
-    return subprocess.run([BINARY, "--quiet", *options], capture_output=True, text=True, timeout=500, check=False)
-
-
-class Training(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.output = pathlib.Path(self.folder.name) / "result.json"
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def results(self, *options):
-        done = run(f"--output={self.output}", *options)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        report = json.loads(self.output.read_text())
-        jsonschema.validate(report, json.loads((ROOT / "results/schema.json").read_text()))
-        return report["results"]
+class Training(BenchCase):
+    binary = "bench_train"
 
     def test_devices_strategies_and_algorithms_train_alike(self):
         rows = self.results(*QUICK, "--device=cpu:1,cpu:2,cpu:3", "--scaling=strong", "--algorithm=all",
@@ -84,10 +61,10 @@ class Training(unittest.TestCase):
                        "--init=zero", "--order=random", "--steps=-1", "--epochs=0", "--eval=perhaps", "--device=gpu",
                        "--output=/no/such/folder/x.json"):
             with self.subTest(option):
-                done = run("--iterations=1", option)
+                done = self.run_bench("--iterations=1", option)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        self.assertEqual(run("--steps=2", "--epochs=2").returncode, 2)
+        self.assertEqual(self.run_bench("--steps=2", "--epochs=2").returncode, 2)
 
 
 if __name__ == "__main__":

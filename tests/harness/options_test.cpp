@@ -17,7 +17,7 @@ std::vector<Option> table() {
   std::vector<Option> options = common_options();
   const std::vector<Option> own{
       {.name = "bytes", .kind = Kind::bytes, .default_text = "1K:4K:x2", .range_forms = "befi"},
-      {.name = "bucket", .kind = Kind::byte_count, .default_text = "25M"},
+      {.name = "bucket", .kind = Kind::byte_count, .default_text = "25M", .minimum = 1},
       {.name = "algorithm", .kind = Kind::names, .default_text = "tree,ring", .allowed = {"tree", "ring", "all"}},
       {.name = "tags", .kind = Kind::names},
       {.name = "dtype",
@@ -188,6 +188,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{{"-b", "8"}, "-b 8", "an end (-e)"}, Bad{{"-f", "2"}, "-f 2", "a begin (-b)"},
         Bad{{"-b8", "-e64", "-f2", "-i8"}, "-b 8 -e 64 -f 2 -i 8", "a factor (-f) or an increment (-i)"},
         Bad{{"--bucket=x"}, "--bucket=x", "'x' is not a size"},
+        Bad{{"--bucket=0"}, "--bucket=0", "'0' is out of range"},
         Bad{{"--algorithm=ring,star"},
             "--algorithm=ring,star",
             "'star' is unknown; allowed: a list of tree, ring, all"},
