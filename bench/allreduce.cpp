@@ -8,10 +8,11 @@
 #include "allreduce/engine.hpp"
 #include "allreduce/values.hpp"
 #include "bench/main.hpp"
+#include "bench/session.hpp"
 #include "harness/device/device.hpp"
+#include "harness/machine.hpp"
 #include "harness/measure.hpp"
 #include "harness/options.hpp"
-#include "harness/progress.hpp"
 #include "harness/report.hpp"
 #include "harness/sweep.hpp"
 #include "harness/table.hpp"
@@ -85,10 +86,11 @@ std::vector<harness::Option> table() {
   return options;
 }
 
-// One contender of a block: a result, and the program behind it.
+// One contender of a block: a row of the report, and the program behind it.
 struct Contender {
+  std::size_t row;
   harness::Result result;
-  std::unique_ptr<allreduce::Program> program;
+  std::unique_ptr<allreduce::Program> program = nullptr;
   bool busbw_is_link_speed = true;
 };
 
@@ -99,6 +101,7 @@ class Vectors {
       : devices_(devices), pattern_(pattern), count_(count) {
     const std::size_t bytes = count * harness::size_of(pattern.dtype);
     for (int rank = 0; rank < devices.size(); ++rank) {
+      harness::require_host_memory(bytes);
       contributions_.emplace_back(bytes);
       allreduce::fill(pattern, rank, contributions_.back().data(), count);
       data_.push_back(devices[rank].allocate(bytes));
@@ -186,20 +189,17 @@ class Bench {
       }
       return 0;
     }
-    harness::Report report = bench::make_report(options_);
-    harness::Progress progress(options_.on("quiet"), static_cast<double>(blocks_.size() * trials_.size()));
+    bench::Session session(options_, "bench_allreduce", "points", blocks_.size(),
+                           [this](const harness::Result& result) { print(result); });
     columns_.print_header(std::cout);
     std::unique_ptr<harness::Devices> devices;
-    for (std::size_t index = 0; index < blocks_.size(); ++index) {
-      const json& block = blocks_[index];
-      progress.show(static_cast<double>(index * trials_.size()), block.dump());
-      if (!devices || devices->text() != block["device"]) devices = bench::open_devices(options_, block["device"]);
-      run_block(block, *devices, report);
+    for (const json& block : blocks_) {
+      if (!devices || devices->text() != block["device"]) devices = session.open(block["device"]);
+      session.point(block.dump(), [&] { run_block(block, *devices, session); });
     }
-    progress.finish();
     std::cout << "# busbw is algbw * 2(n-1)/n as nccl-tests defines it; it is link speed for "
                  "algorithms that move just so much over every link (ring), and not for the others\n";
-    return bench::finish(report, "points");
+    return session.finish();
   }
 
  private:
@@ -215,7 +215,7 @@ class Bench {
     return command;
   }
 
-  void run_block(const json& block, harness::Devices& devices, harness::Report& report) {
+  void run_block(const json& block, harness::Devices& devices, bench::Session& session) {
     const harness::Dtype dtype = *harness::parse_dtype(block["dtype"].get<std::string>());
     const harness::Op op = *harness::parse_op(block["op"].get<std::string>());
     const bool in_place = block["placement"] == "in_place";
@@ -226,8 +226,7 @@ class Bench {
 
     std::vector<Contender> contenders;
     for (const json& trial : trials_) {
-      Contender contender;
-      harness::Result& result = contender.result;
+      harness::Result result;
       result.bench = "allreduce";
       result.oversubscribed = devices.oversubscribed();
       result.point = block;
@@ -237,16 +236,9 @@ class Bench {
       result.point["threads"] = devices.threads();
       result.point["topology"] = nullptr;
       result.command = command_for(result.point);
-      contenders.push_back(std::move(contender));
+      contenders.push_back({session.add(result), std::move(result)});
     }
-    std::unique_ptr<Vectors> vectors;
-    try {
-      vectors = std::make_unique<Vectors>(devices, pattern, count, in_place);
-    } catch (const std::bad_alloc&) {
-      return skip(contenders, report, "the host has no memory for vectors of this size");
-    } catch (const harness::Error& error) {
-      return skip(contenders, report, error.what());
-    }
+    Vectors vectors(devices, pattern, count, in_place);
     for (Contender& contender : contenders) {
       const allreduce::Algorithm& algorithm =
           *allreduce::find_algorithm(contender.result.point["algorithm"].get<std::string>());
@@ -258,39 +250,25 @@ class Bench {
            dtype,
            op,
            contender.result.point["launch"] == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager,
-           {vectors->buffers()}});
-      check(contender, *vectors);
+           {vectors.buffers()}});
+      check(contender, vectors);
+      session.update(contender.row, contender.result);
     }
 
     std::vector<harness::Trial> trials;
-    std::vector<std::size_t> rows;
-    for (Contender& contender : contenders) {
-      rows.push_back(report.add(contender.result));
-      trials.push_back({[&](int runs) { return contender.program->time(runs); }, [&] { vectors->refill(); }});
+    for (const Contender& contender : contenders) {
+      trials.push_back({[&](int runs) { return contender.program->time(runs); }, [&] { vectors.refill(); }});
     }
     if (options_.text("mode") == "time") {
       harness::measure(trials, settings_, [&](std::size_t index, const harness::Measurement& measured) {
         record(contenders[index], measured);
-        report.update(rows[index], contenders[index].result);
-        report.write();
+        session.update(contenders[index].row, contenders[index].result);
       });
     }
-    for (std::size_t index = 0; index < contenders.size(); ++index) {
-      check(contenders[index], *vectors);
-      report.update(rows[index], contenders[index].result);
-      print(contenders[index].result);
-    }
-    report.write();
-  }
-
-  void skip(std::vector<Contender>& contenders, harness::Report& report, const std::string& reason) {
     for (Contender& contender : contenders) {
-      contender.result.status = harness::Status::skipped;
-      contender.result.reason = reason;
-      report.add(contender.result);
-      print(contender.result);
+      check(contender, vectors);
+      session.update(contender.row, contender.result);
     }
-    report.write();
   }
 
   // An untimed run on fresh data, compared at every element. Once wrong, a point stays wrong.
@@ -324,20 +302,16 @@ class Bench {
     result.metrics["bound_efficiency"] = nullptr;
   }
 
-  void print(const harness::Result& result) {
+  void print(const harness::Result& result) const {
     const auto metric = [&](const char* name) { return bench::metric_of(result, name); };
     const json& point = result.point;
     const std::size_t bytes = point["bytes"];
     const auto dtype = harness::parse_dtype(point["dtype"].get<std::string>());
-    columns_.print_row(
-        std::cout, {std::to_string(bytes), std::to_string(bytes / harness::size_of(*dtype)), point["dtype"],
-                    point["op"], point["algorithm"], point["launch"], point["placement"], point["device"],
-                    harness::format_seconds(metric("seconds")), harness::format_bandwidth(metric("algbw")),
-                    harness::format_bandwidth(metric("busbw")),
-                    result.status == harness::Status::skipped ? "skipped"
-                    : result.check == harness::Check::off     ? "n/a"
-                                                          : std::to_string(result.wrong ? result.wrong->count : 0)});
-    std::cout.flush();
+    columns_.print_row(std::cout,
+                       {std::to_string(bytes), std::to_string(bytes / harness::size_of(*dtype)), point["dtype"],
+                        point["op"], point["algorithm"], point["launch"], point["placement"], point["device"],
+                        harness::format_seconds(metric("seconds")), harness::format_bandwidth(metric("algbw")),
+                        harness::format_bandwidth(metric("busbw")), bench::wrong_of(result)});
   }
 
   const harness::Options& options_;

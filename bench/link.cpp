@@ -5,19 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/main.hpp"
+#include "bench/session.hpp"
 #include "harness/device/device.hpp"
+#include "harness/machine.hpp"
 #include "harness/measure.hpp"
 #include "harness/options.hpp"
-#include "harness/progress.hpp"
 #include "harness/report.hpp"
 #include "harness/statistics.hpp"
 #include "harness/table.hpp"
@@ -27,8 +26,8 @@ namespace {
 
 using nlohmann::json;
 
-// So many that launching them, a few hundred nanoseconds, adds little to the mean.
-constexpr int copies_for_latency = 4096;
+// So many that launching them, some microseconds, adds little to the mean.
+constexpr int round_trips_for_latency = 500;
 
 std::vector<harness::Option> table() {
   auto options = harness::common_options();
@@ -43,7 +42,7 @@ struct Pair {
   int from, to;
 };
 
-// A device with itself has one pair, its own memory's; several have every ordered pair of two.
+// One device has a pair with itself, which is its own memory; several have every ordered pair of two.
 std::vector<Pair> pairs_of(int devices) {
   if (devices == 1) return {{0, 0}};
   std::vector<Pair> pairs;
@@ -64,8 +63,9 @@ std::byte pattern(int device, std::size_t index, std::uint64_t seed) {
 // The devices of a point with a source, a target and a stream on each.
 class Links {
  public:
-  Links(harness::Devices& devices, std::size_t bytes, std::uint64_t seed)
-      : devices_(devices), seed_(seed), host_(bytes) {
+  Links(harness::Devices& devices, std::size_t bytes, std::uint64_t seed) : devices_(devices), seed_(seed) {
+    harness::require_host_memory(bytes);
+    host_.resize(bytes);
     for (int device = 0; device < devices.size(); ++device) {
       sources_.push_back(devices[device].allocate(bytes));
       targets_.push_back(devices[device].allocate(bytes));
@@ -113,18 +113,24 @@ class Links {
     return devices_.seconds_between(begin, end) / copies;
   }
 
-  // Seconds of one copy, as the mean over many that are recorded first. Issued one by one they would measure now the
-  // host that issues them, now the device that finds a heap of them.
+  // Half the seconds of a round trip, as the mean over many that are recorded first and run at one launch: each end
+  // copies when it has seen the other's copy, so that the hand-over between the devices is in it.
   double latency(Pair pair, std::size_t bytes) {
-    harness::Stream& stream = *streams_[pair.to];
-    const auto copies = devices_.record(stream, [&] {
-      for (int i = 0; i < copies_for_latency; ++i) pull(pair, bytes);
+    harness::Stream& here = *streams_[pair.to];
+    harness::Stream& there = *streams_[pair.from];
+    const auto round_trips = devices_.record(here, [&] {
+      for (int i = 0; i < round_trips_for_latency; ++i) {
+        there.wait(here.record());
+        pull({pair.to, pair.from}, bytes);
+        here.wait(there.record());
+        pull(pair, bytes);
+      }
     });
-    const auto begin = stream.record(harness::Timing::on);
-    copies->launch();
-    const auto end = stream.record(harness::Timing::on);
-    stream.sync();
-    return devices_.seconds_between(begin, end) / copies_for_latency;
+    const auto begin = here.record(harness::Timing::on);
+    round_trips->launch();
+    const auto end = here.record(harness::Timing::on);
+    here.sync();
+    return devices_.seconds_between(begin, end) / (2 * round_trips_for_latency);
   }
 
   // Seconds in which one copy each way happens, both at once.
@@ -181,24 +187,23 @@ class Bench {
   int run() {
     if (options_.on("list")) {
       for (const auto& point : points_) {
-        const auto devices = bench::open_devices(options_, point);
-        for (const Pair pair : pairs_of(devices->size())) std::cout << describe(*devices, pair).point.dump() << '\n';
+        for (const Pair pair : pairs_of(bench::ranks_of(options_, point))) {
+          std::cout << json{{"device", point}, {"from", pair.from}, {"to", pair.to}}.dump() << '\n';
+        }
       }
       return 0;
     }
-    harness::Report report = bench::make_report(options_);
-    harness::Progress progress(options_.on("quiet"), static_cast<double>(points_.size()));
+    bench::Session session(options_, "bench_link", "pairs", points_.size(),
+                           [this](const harness::Result& result) { print(result); });
     columns_.print_header(std::cout);
-    for (std::size_t index = 0; index < points_.size(); ++index) {
-      progress.show(static_cast<double>(index), "link " + points_[index]);
-      const auto devices = bench::open_devices(options_, points_[index]);
-      run_point(*devices, report);
+    for (const auto& point : points_) {
+      const auto devices = session.open(point);
+      session.point("link " + point, [&] { run_point(*devices, session); });
     }
-    progress.finish();
-    std::cout << "# latency: of a copy of " << harness::format_bytes(latency_bytes_)
-              << " in a row of recorded ones, without the hand-over between streams; bandwidths of "
-              << harness::format_bytes(bytes_) << "; both ways: the sum of two copies at once\n";
-    return bench::finish(report, "pairs");
+    std::cout << "# latency: half a round trip of " << harness::format_bytes(latency_bytes_)
+              << ", hand-over between the devices included; bandwidths of " << harness::format_bytes(bytes_)
+              << "; both ways: the sum of two copies at once\n";
+    return session.finish();
   }
 
  private:
@@ -206,7 +211,8 @@ class Bench {
     harness::Result result;
     result.bench = "link";
     result.oversubscribed = devices.oversubscribed();
-    result.point = {{"from", devices[pair.from].name()},
+    result.point = {{"device", devices.text()},
+                    {"from", devices[pair.from].name()},
                     {"to", devices[pair.to].name()},
                     {"bytes", bytes_},
                     {"latency_bytes", latency_bytes_},
@@ -219,31 +225,17 @@ class Bench {
     return result;
   }
 
-  void run_point(harness::Devices& devices, harness::Report& report) {
+  void run_point(harness::Devices& devices, bench::Session& session) const {
     const auto pairs = pairs_of(devices.size());
-    const std::size_t first = report.results().size();
-    for (const Pair pair : pairs) report.add(describe(devices, pair));
-    std::unique_ptr<Links> links;
-    try {
-      links = std::make_unique<Links>(devices, std::max(bytes_, latency_bytes_), seed_);
-      links->fill_sources();
-      measure(pairs, *links, report, first);
-    } catch (const harness::TimedOut& error) {
-      give_up(report, first, harness::Status::timed_out, error.what());
-      std::cout.flush();
-      std::cerr << "bench_link: " << error.what() << std::endl;
-      std::_Exit(1);  // here, where `links` still stands: its streams may never end
-    } catch (const harness::Error& error) {
-      give_up(report, first, links ? harness::Status::failed : harness::Status::skipped, error.what());
-    } catch (const std::bad_alloc&) {
-      give_up(report, first, harness::Status::skipped, "the host has no memory for copies of this size");
-    }
-    for (std::size_t row = first; row < report.results().size(); ++row) print(devices.text(), report.results()[row]);
-    std::cout.flush();
+    const std::size_t first = session.results().size();
+    for (const Pair pair : pairs) session.add(describe(devices, pair));
+    Links links(devices, std::max(bytes_, latency_bytes_), seed_);
+    links.fill_sources();
+    measure(pairs, links, session, first);
   }
 
-  void measure(const std::vector<Pair>& pairs, Links& links, harness::Report& report, std::size_t first) const {
-    check(pairs, links, report, first);
+  void measure(const std::vector<Pair>& pairs, Links& links, bench::Session& session, std::size_t first) const {
+    check(pairs, links, session, first);
     enum Quantity { latency, one_way, both_ways };
     struct Row {
       std::size_t result;
@@ -253,18 +245,18 @@ class Bench {
     std::vector<Row> rows;
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       const Pair pair = pairs[i];
-      if (report.results()[first + i].status != harness::Status::ok) continue;
-      trials.push_back({[&links, pair, this](int) { return links.latency(pair, latency_bytes_); }});
-      rows.push_back({first + i, latency});
+      if (session.results()[first + i].status != harness::Status::ok) continue;
       trials.push_back({[&links, pair, this](int runs) { return links.one_way(pair, bytes_, runs); }});
       rows.push_back({first + i, one_way});
       if (pair.from == pair.to) continue;
+      trials.push_back({[&links, pair, this](int) { return links.latency(pair, latency_bytes_); }});
+      rows.push_back({first + i, latency});
       trials.push_back({[&links, pair, this](int runs) { return links.both_ways(pair, bytes_, runs); }});
       rows.push_back({first + i, both_ways});
     }
     harness::measure(
         trials, bench::measure_settings(options_, 3), [&](std::size_t index, const harness::Measurement& measured) {
-          harness::Result result = report.results()[rows[index].result];
+          harness::Result result = session.results()[rows[index].result];
           json& metrics = result.metrics;
           const json low = bench::low_of(measured);
           const json high = bench::high_of(measured);
@@ -280,16 +272,15 @@ class Bench {
               break;
             case both_ways: metrics["bidirectional_bandwidth"] = 2 * bytes / measured.seconds; break;
           }
-          report.update(rows[index].result, std::move(result));
-          report.write();
+          session.update(rows[index].result, std::move(result));
         });
-    check(pairs, links, report, first);
+    check(pairs, links, session, first);
   }
 
   // Once wrong, a pair stays wrong.
-  static void check(const std::vector<Pair>& pairs, Links& links, harness::Report& report, std::size_t first) {
+  static void check(const std::vector<Pair>& pairs, Links& links, bench::Session& session, std::size_t first) {
     for (std::size_t i = 0; i < pairs.size(); ++i) {
-      harness::Result result = report.results()[first + i];
+      harness::Result result = session.results()[first + i];
       if (result.status != harness::Status::ok) continue;
       result.check = harness::Check::exact;
       if (const auto wrong = links.check(pairs[i])) {
@@ -302,33 +293,19 @@ class Bench {
       }
       result.metrics["checked"] = !result.wrong;
       result.metrics["peer_access"] = nullptr;
-      if (result.point["from"] == result.point["to"]) result.metrics["bidirectional_bandwidth"] = nullptr;
-      report.update(first + i, std::move(result));
+      if (result.point["from"] == result.point["to"]) {
+        result.metrics["latency_seconds"] = result.metrics["bidirectional_bandwidth"] = nullptr;
+      }
+      session.update(first + i, std::move(result));
     }
-    report.write();
   }
 
-  static void give_up(harness::Report& report, std::size_t first, harness::Status status, const std::string& reason) {
-    for (std::size_t row = first; row < report.results().size(); ++row) {
-      harness::Result result = report.results()[row];
-      if (result.status != harness::Status::ok) continue;
-      result.status = status;
-      result.reason = reason;
-      report.update(row, std::move(result));
-    }
-    report.write();
-  }
-
-  void print(const std::string& device, const harness::Result& result) const {
+  void print(const harness::Result& result) const {
     const auto metric = [&](const char* name) { return bench::metric_of(result, name); };
     columns_.print_row(
-        std::cout,
-        {device, result.point["from"], result.point["to"], harness::format_seconds(metric("latency_seconds")),
-         harness::format_bandwidth(metric("bandwidth")), harness::format_bandwidth(metric("bidirectional_bandwidth")),
-         result.status == harness::Status::ok ? "0"
-         : result.wrong                       ? std::to_string(result.wrong->count)
-                                              : harness::name_of(result.status)});
-    if (result.status != harness::Status::ok) std::cerr << "bench_link: " << result.reason << '\n';
+        std::cout, {result.point["device"], result.point["from"], result.point["to"],
+                    harness::format_seconds(metric("latency_seconds")), harness::format_bandwidth(metric("bandwidth")),
+                    harness::format_bandwidth(metric("bidirectional_bandwidth")), bench::wrong_of(result)});
   }
 
   const harness::Options& options_;

@@ -2,17 +2,10 @@
 #include "bench/main.hpp"
 
 #include <cmath>
-#include <cstdlib>
 #include <exception>
 #include <iostream>
 
 namespace bench {
-
-namespace {
-
-constexpr double for_ever = 1e9;  // seconds
-
-}  // namespace
 
 int run_main(const std::string& program, const std::string& summary, const std::vector<harness::Option>& table,
              int argc, char** argv, const std::function<int(const harness::Options&)>& body) {
@@ -32,30 +25,10 @@ int run_main(const std::string& program, const std::string& summary, const std::
   } catch (const harness::UsageError& error) {
     std::cerr << program << ": " << error.what() << '\n';
     return 2;
-  } catch (const harness::TimedOut& error) {
-    std::cerr << program << ": " << error.what() << std::endl;
-    std::_Exit(1);
   } catch (const std::exception& error) {
     std::cerr << program << ": " << error.what() << '\n';
     return 1;
   }
-}
-
-std::vector<std::string> device_points(const harness::Options& options, const std::string& by_default) {
-  auto points = harness::device_points(options.has("device") ? options.text("device") : by_default);
-  for (const auto& point : points) open_devices(options, point);
-  return points;
-}
-
-std::unique_ptr<harness::Devices> open_devices(const harness::Options& options, const std::string& point) {
-  const double timeout = options.seconds("timeout");
-  return harness::open_devices(point, {options.has("threads") ? static_cast<int>(options.integer("threads")) : 0,
-                                       timeout > 0 ? timeout : for_ever});
-}
-
-harness::Report make_report(const harness::Options& options) {
-  return {options.text("output"),
-          harness::describe_run(options.command(), options.integer("seed"), options.on("with-hostname"))};
 }
 
 harness::MeasureSettings measure_settings(const harness::Options& options, int trials) {
@@ -88,10 +61,10 @@ double metric_of(const harness::Result& result, const char* name) {
   return found == result.metrics.end() || found->is_null() ? std::nan("") : found->get<double>();
 }
 
-int finish(harness::Report& report, const std::string& what) {
-  report.finish();
-  std::cout << "# " << report.results().size() << ' ' << what << ": " << (report.failed() ? "FAILED" : "OK") << '\n';
-  return report.failed() ? 1 : 0;
+std::string wrong_of(const harness::Result& result) {
+  if (result.wrong) return std::to_string(result.wrong->count);
+  if (result.status != harness::Status::ok) return harness::name_of(result.status);
+  return result.check == harness::Check::off ? "n/a" : "0";
 }
 
 }  // namespace bench

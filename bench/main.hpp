@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every bench does the same way: from argv to an exit status, from the common options to devices, a report and
-// the settings of a measurement, and from a measurement to the fields of a result.
+// What every bench does the same way: from argv to an exit status, from the common options to the settings of a
+// measurement, and from a measurement to the fields of a result.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "harness/device/device.hpp"
 #include "harness/measure.hpp"
 #include "harness/options.hpp"
 #include "harness/report.hpp"
@@ -18,17 +16,9 @@
 namespace bench {
 
 // Parses argv by `table`, prints the help or calls `body`, which gives the exit status. Bad input is one line and
-// status 2, failed work one line and 1. After a wait that passed its deadline the process leaves at once.
+// status 2, failed work one line and 1.
 int run_main(const std::string& program, const std::string& summary, const std::vector<harness::Option>& table,
              int argc, char** argv, const std::function<int(const harness::Options&)>& body);
-
-// The points of --device, each of which can be opened: what cannot is said before anything is measured.
-std::vector<std::string> device_points(const harness::Options& options, const std::string& by_default);
-
-// Opens one point as --threads and --timeout say.
-std::unique_ptr<harness::Devices> open_devices(const harness::Options& options, const std::string& point);
-
-harness::Report make_report(const harness::Options& options);
 
 // As --time-budget, --iterations, --warmup and --seed say; each of a point's `trials` gets its part of the budget.
 harness::MeasureSettings measure_settings(const harness::Options& options, int trials = 1);
@@ -43,8 +33,8 @@ nlohmann::json high_of(const harness::Measurement& measured);
 // A metric for a table: not a number where it is unknown.
 double metric_of(const harness::Result& result, const char* name);
 
-// Ends the report and the table; gives the exit status. `what` is what was counted: "points".
-int finish(harness::Report& report, const std::string& what);
+// For a table's column of wrong elements: their number, or what became of a point that was not checked.
+std::string wrong_of(const harness::Result& result);
 
 // The values of an axis.
 std::vector<nlohmann::json> values(const auto& list) { return {list.begin(), list.end()}; }

@@ -8,9 +8,9 @@
 #include <new>
 
 #include "bench/main.hpp"
+#include "bench/session.hpp"
 #include "harness/measure.hpp"
 #include "harness/options.hpp"
-#include "harness/progress.hpp"
 #include "harness/report.hpp"
 #include "harness/statistics.hpp"
 #include "harness/sweep.hpp"
@@ -204,17 +204,15 @@ class Bench {
       }
       return 0;
     }
-    harness::Report report = bench::make_report(options_);
-    harness::Progress progress(options_.on("quiet"), static_cast<double>(blocks_.size()));
+    bench::Session session(options_, "bench_model", "points", blocks_.size(),
+                           [this](const harness::Result& result) { print(result); });
     columns_.print_header(std::cout);
-    for (std::size_t index = 0; index < blocks_.size(); ++index) {
-      progress.show(static_cast<double>(index), blocks_[index].dump());
-      const auto devices = bench::open_devices(options_, blocks_[index]["device"]);
-      run_block(blocks_[index], backends, *devices, report);
+    for (const json& block : blocks_) {
+      const auto devices = session.open(block["device"]);
+      session.point(block.dump(), [&] { run_block(block, backends, *devices, session); });
     }
-    progress.finish();
     std::cout << "# step is timed as a whole, not added up; check: gradients against the plain backend's\n";
-    return bench::finish(report, "points");
+    return session.finish();
   }
 
  private:
@@ -240,7 +238,7 @@ class Bench {
   }
 
   void run_block(const json& block, const std::vector<std::string>& backends, harness::Devices& devices,
-                 harness::Report& report) {
+                 bench::Session& session) {
     const std::string model = block["model"];
     models::ModelSettings settings;
     settings.capacity = block["batch"];
@@ -249,41 +247,26 @@ class Bench {
 
     std::vector<std::unique_ptr<Replicas>> contenders;
     std::vector<std::size_t> rows;
-    try {
-      for (const auto& backend : backends) {
-        settings.backend = backend;
-        harness::Result result = describe(block, backend, devices);
-        try {
-          contenders.push_back(std::make_unique<Replicas>(devices, model, settings));
-        } catch (const harness::TimedOut&) {
-          throw;
-        } catch (const harness::Error& error) {
-          skip(result, error.what(), report);
-          continue;
-        } catch (const std::bad_alloc&) {
-          skip(result, "the host has no memory for a batch of this size", report);
-          continue;
-        }
-        check(result, contenders.back()->distance_from_plain(model, settings));
-        rows.push_back(report.add(std::move(result)));
+    for (const auto& backend : backends) {
+      settings.backend = backend;
+      const std::size_t row = session.add(describe(block, backend, devices));
+      try {
+        contenders.push_back(std::make_unique<Replicas>(devices, model, settings));
+      } catch (const harness::OutOfMemory& error) {
+        session.give_up(row, harness::Status::skipped, error.what());
+        continue;
+      } catch (const std::bad_alloc&) {
+        session.give_up(row, harness::Status::skipped, "the host has no memory for a batch of this size");
+        continue;
       }
-      measure(contenders, rows, report);
-    } catch (const harness::TimedOut& error) {
-      for (const std::size_t row : rows) {
-        harness::Result result = report.results()[row];
-        result.status = harness::Status::timed_out;
-        result.reason = error.what();
-        report.update(row, std::move(result));
-      }
-      report.write();
-      std::cout.flush();
-      std::cerr << "bench_model: " << error.what() << std::endl;
-      std::_Exit(1);  // here, where the replicas still stand: their streams may never end
+      rows.push_back(row);
+      check(row, contenders.back()->distance_from_plain(model, settings), session);
     }
+    measure(contenders, rows, session);
   }
 
   void measure(const std::vector<std::unique_ptr<Replicas>>& contenders, const std::vector<std::size_t>& rows,
-               harness::Report& report) const {
+               bench::Session& session) const {
     enum Quantity { forward, backward, update, step, quantities };
     constexpr const char* names[] = {"forward_seconds", "backward_seconds", "optimizer_seconds", "step_seconds"};
     std::vector<harness::Trial> trials;
@@ -296,36 +279,27 @@ class Bench {
     }
     harness::measure(trials, measuring_, [&](std::size_t index, const harness::Measurement& measured) {
       const std::size_t contender = index / quantities;
-      harness::Result result = report.results()[rows[contender]];
+      harness::Result result = session.results()[rows[contender]];
       result.metrics[names[index % quantities]] = measured.seconds;
       if (index % quantities == step) record(result, measured, contenders[contender]->model());
-      report.update(rows[contender], std::move(result));
-      report.write();
+      session.update(rows[contender], std::move(result));
     });
     for (std::size_t i = 0; i < contenders.size(); ++i) {
-      harness::Result result = report.results()[rows[i]];
+      harness::Result result = session.results()[rows[i]];
       result.extra["layers"] = profile(*contenders[i], result.metrics["step_seconds"], result.point["batch"]);
-      print(result);
-      report.update(rows[i], std::move(result));
+      session.update(rows[i], std::move(result));
     }
-    report.write();
   }
 
-  void skip(harness::Result& result, const char* reason, harness::Report& report) const {
-    result.status = harness::Status::skipped;
-    result.reason = reason;
-    print(result);
-    std::cerr << "bench_model: " << reason << '\n';
-    report.add(std::move(result));
-    report.write();
-  }
-
-  static void check(harness::Result& result, double distance) {
+  static void check(std::size_t row, double distance, bench::Session& session) {
+    harness::Result result = session.results()[row];
     result.check = distance <= tolerance ? harness::Check::tolerance : harness::Check::failed;
-    if (result.check == harness::Check::tolerance) return;
-    result.status = harness::Status::failed;
-    result.reason = "a gradient differs from the plain backend's by " + harness::format_real(distance) +
-                    " of its norm, where " + harness::format_real(tolerance) + " is allowed";
+    if (result.check == harness::Check::failed) {
+      result.status = harness::Status::failed;
+      result.reason = "a gradient differs from the plain backend's by " + harness::format_real(distance) +
+                      " of its norm, where " + harness::format_real(tolerance) + " is allowed";
+    }
+    session.update(row, std::move(result));
   }
 
   static void record(harness::Result& result, const harness::Measurement& measured, const models::Model& model) {
@@ -377,8 +351,7 @@ class Bench {
         {result.point["model"], result.point["device"], result.point["backend"], result.point["batch"].dump(),
          time("forward_seconds"), time("backward_seconds"), time("optimizer_seconds"), time("step_seconds"),
          harness::format_real(metric("images_per_second")), harness::format_real(metric("flops_per_second") / 1e9),
-         result.status == harness::Status::skipped ? "skipped" : harness::name_of(result.check)});
-    std::cout.flush();
+         result.status == harness::Status::ok ? harness::name_of(result.check) : harness::name_of(result.status)});
   }
 
   const harness::Options& options_;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_train: the all-reduce inside real training steps. For each point the whole step, its compute alone and its
 // communication alone are timed in interleaved rounds from the initial parameters, then the model is trained.
+#include <cmath>
 #include <iostream>
 #include <set>
 
 #include "allreduce/algorithms.hpp"
 #include "bench/main.hpp"
+#include "bench/session.hpp"
 #include "bench/training/replicas.hpp"
 #include "harness/clock.hpp"
 #include "harness/measure.hpp"
 #include "harness/options.hpp"
-#include "harness/progress.hpp"
 #include "harness/report.hpp"
 #include "harness/sweep.hpp"
 #include "harness/table.hpp"
@@ -113,7 +114,7 @@ class Bench {
     const auto devices = bench::device_points(options, "cpu:2");
     std::set<std::string> alone;  // points of one device, which has nothing to reduce: one algorithm stands for all
     for (const auto& point : devices) {
-      if (bench::open_devices(options, point)->size() == 1) alone.insert(point);
+      if (bench::ranks_of(options, point) == 1) alone.insert(point);
     }
     scaling_ = options.has("scaling") ? options.text("scaling") : devices.size() > 1 ? "weak" : "strong";
     const auto algorithms = allreduce::select_algorithms(options.names("algorithm"));
@@ -134,19 +135,18 @@ class Bench {
       for (const json& point : points_) std::cout << point.dump() << '\n';
       return 0;
     }
-    harness::Report report = bench::make_report(options_);
+    bench::Session session(options_, "bench_train", "points", points_.size(),
+                           [this](const harness::Result& result) { print(result); });
     load_data();
-    harness::Progress progress(options_.on("quiet"), static_cast<double>(points_.size()));
     std::cout << "# " << scaling_ << " scaling: a batch of " << options_.integer("batch")
               << (scaling_ == "weak" ? " on each device" : " over all devices") << '\n';
     columns_.print_header(std::cout);
-    for (std::size_t index = 0; index < points_.size(); ++index) {
-      progress.show(static_cast<double>(index), points_[index].dump());
-      run_point(points_[index], report);
+    for (const json& point : points_) {
+      const auto devices = session.open(point["device"]);
+      session.point(point.dump(), [&] { run_point(point, *devices, session); });
     }
-    progress.finish();
     std::cout << "# exposed = step - compute: what communication costs; negative where it is below the noise\n";
-    return bench::finish(report, "points");
+    return session.finish();
   }
 
  private:
@@ -179,17 +179,16 @@ class Bench {
     return settings;
   }
 
-  void run_point(const json& point, harness::Report& report) {
-    const auto devices = bench::open_devices(options_, point["device"]);
-    const int ranks = devices->size();
+  void run_point(const json& point, harness::Devices& devices, bench::Session& session) {
+    const int ranks = devices.size();
     const bench::TrainingSettings settings = settings_for(point, ranks);
     harness::Result result;
     result.bench = "train";
-    result.oversubscribed = devices->oversubscribed();
+    result.oversubscribed = devices.oversubscribed();
     result.point = point;
     const bool epochs = options_.has("epochs");
     const json more = {{"ranks", ranks},
-                       {"threads", devices->threads()},
+                       {"threads", devices.threads()},
                        {"engine", "streams"},
                        {"launch", "eager"},
                        {"backend", settings.replica.backend},
@@ -210,19 +209,16 @@ class Bench {
     result.point.update(more);
     if (settings.strategy == "scratch") result.point["overlap"] = nullptr;
     result.command = command_for(result.point);
-    const std::size_t row = report.add(result);
+    const std::size_t row = session.add(result);
 
-    bench::Replicas replicas(*devices, train_, settings);
+    bench::Replicas replicas(devices, train_, settings);
     measure(replicas, settings, result);
-    compare_with_baseline(report, result);
-    report.update(row, result);
-    report.write();
-    train(replicas, result);
+    compare_with_baseline(session.results(), result);
+    session.update(row, result);
+    train(replicas, result, session);
     result.extra["checksums"] = replicas.checksums();
     if (ranks > 1) result.check = harness::Check::exact;  // the replicas are equal, bit for bit
-    report.update(row, result);
-    report.write();
-    print(result);
+    session.update(row, result);
   }
 
   // Repeats this point alone.
@@ -290,12 +286,12 @@ class Bench {
   }
 
   // Speed-up is against the first result of one device with the same model and strategy.
-  static void compare_with_baseline(const harness::Report& report, harness::Result& result) {
+  static void compare_with_baseline(const std::vector<harness::Result>& results, harness::Result& result) {
     const double images = result.metrics["images_per_second"];
     const int ranks = result.point["ranks"];
     double baseline = ranks == 1 ? images : 0;
     if (ranks == 1) result.extra["baseline"] = result.point["device"];
-    for (const harness::Result& other : report.results()) {
+    for (const harness::Result& other : results) {
       if (ranks == 1 || other.point["ranks"] != 1 || other.point["model"] != result.point["model"] ||
           other.point["strategy"] != result.point["strategy"] || !other.metrics.contains("images_per_second")) {
         continue;
@@ -309,7 +305,7 @@ class Bench {
     result.metrics["scaling_efficiency"] = images / baseline / ranks;
   }
 
-  void train(bench::Replicas& replicas, harness::Result& result) {
+  void train(bench::Replicas& replicas, harness::Result& result, bench::Session& session) {
     json losses = json::array();
     json epochs = json::array();
     const std::size_t whole_epochs = options_.has("epochs") ? static_cast<std::size_t>(options_.integer("epochs")) : 0;
@@ -319,6 +315,8 @@ class Bench {
     double epoch_loss = 0;
     for (std::size_t step = 0; step < steps; ++step) {
       const std::size_t batch = step % replicas.batches();
+      session.show(static_cast<double>(step) / static_cast<double>(steps),
+                   "step " + std::to_string(step + 1) + " of " + std::to_string(steps) + " of " + result.point.dump());
       replicas.load(step / replicas.batches(), batch);
       replicas.run(bench::Work::step);
       losses.push_back(replicas.mean_loss());
@@ -341,25 +339,20 @@ class Bench {
     result.extra["epochs"] = epochs;
   }
 
-  void print(const harness::Result& result) {
-    const json& metrics = result.metrics;
-    const auto seconds = [&](const char* name) { return harness::format_seconds(metrics[name].get<double>()); };
+  void print(const harness::Result& result) const {
+    const auto metric = [&](const char* name) { return bench::metric_of(result, name); };
+    const auto seconds = [&](const char* name) { return harness::format_seconds(metric(name)); };
     const json& point = result.point;
-    const json& losses = result.extra.at("losses");
-    columns_.print_row(
-        std::cout,
-        {point["model"], point["device"], point["strategy"], point["algorithm"],
-         point["overlap"].is_null() ? "n/a" : point["overlap"].get<std::string>(),
-         std::to_string(point["global_batch"].get<int>()), seconds("step_seconds"), seconds("compute_seconds"),
-         seconds("communication_seconds"),
-         metrics["exposed_seconds"] < 0.0
-             ? std::string("-").append(harness::format_seconds(-metrics["exposed_seconds"].get<double>()))
-             : seconds("exposed_seconds"),
-         harness::format_real(metrics["images_per_second"].get<double>(), 4),
-         metrics.contains("speedup") ? harness::format_real(metrics["speedup"].get<double>()) : "n/a",
-         losses.empty() ? "n/a" : harness::format_real(losses.back().get<double>(), 4),
-         metrics.contains("test_accuracy") ? harness::format_real(metrics["test_accuracy"].get<double>(), 4) : "n/a"});
-    std::cout.flush();
+    const auto losses = result.extra.find("losses");
+    const bool trained = losses != result.extra.end() && !losses->empty();
+    columns_.print_row(std::cout,
+                       {point["model"], point["device"], point["strategy"], point["algorithm"],
+                        point["overlap"].is_null() ? "n/a" : point["overlap"].get<std::string>(),
+                        std::to_string(point["global_batch"].get<int>()), seconds("step_seconds"),
+                        seconds("compute_seconds"), seconds("communication_seconds"), seconds("exposed_seconds"),
+                        harness::format_real(metric("images_per_second"), 4), harness::format_real(metric("speedup")),
+                        harness::format_real(trained ? losses->back().get<double>() : std::nan(""), 4),
+                        harness::format_real(metric("test_accuracy"), 4)});
   }
 
   const harness::Options& options_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong, in two kinds: `Error` is a failure of the work (its text carries the numbers), `UsageError` is
+// What goes wrong, in kinds: `Error` is a failure of the work (its text carries the numbers), `UsageError` is
 // something the user typed or handed over (its one line names the option, the value and what is allowed).
 // A main turns the first into exit status 1, the second into 2.
 #pragma once
@@ -14,6 +14,12 @@ class Error : public std::runtime_error {
 };
 
 class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+// There is not so much memory: a smaller point may well run.
+class OutOfMemory : public Error {
  public:
   using Error::Error;
 };

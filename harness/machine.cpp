@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/error.hpp"
 #include "harness/text.hpp"
 
 namespace harness {
@@ -130,9 +132,26 @@ std::optional<double> quota(const Path& group) {
   return *allowed / *period;
 }
 
-// The smallest quota of this process's group and those above it. A container may see its own group as the topmost one
-// while /proc/self/cgroup gives the host's path, so folders that are not there count for nothing.
-std::optional<double> smallest_quota(const Path& root) {
+// Bytes that a control group may still take: up to its limit, with the file cache that would be given up for them.
+std::optional<double> room(const Path& group) {
+  const auto number = [&](const char* name) { return parse_real(first_line(group / name)); };
+  const auto cache_of = [&](std::string_view entry) {
+    for (const auto& [key, value] : fields(group / "memory.stat", ' ')) {
+      if (key == entry) return parse_real(value).value_or(0);
+    }
+    return 0.0;
+  };
+  if (const auto limit = number("memory.max"), used = number("memory.current"); limit && used) {  // version 2
+    return *limit - *used + cache_of("inactive_file");
+  }
+  const auto limit = number("memory.limit_in_bytes"), used = number("memory.usage_in_bytes");
+  if (!limit || !used) return std::nullopt;
+  return *limit - *used + cache_of("total_inactive_file");
+}
+
+// The smallest that `limit` gives for this process's group and those above it. A container may see its own group as the
+// topmost one while /proc/self/cgroup gives the host's path, so folders that are not there count for nothing.
+std::optional<double> smallest_of_groups(const Path& root, std::optional<double> (*limit)(const Path& group)) {
   std::optional<double> smallest;
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
@@ -140,7 +159,7 @@ std::optional<double> smallest_quota(const Path& root) {
     if (parts.size() < 3) continue;
     const Path mount = root / "sys/fs/cgroup" / parts[1];  // version 2 names no controllers
     for (Path group = Path(parts[2]).relative_path();; group = group.parent_path()) {
-      const auto found = quota(mount / group);
+      const auto found = limit(mount / group);
       if (found && (!smallest || *found < *smallest)) smallest = found;
       if (group.empty()) break;
     }
@@ -250,9 +269,27 @@ json describe_machine(bool with_hostname) {
   return machine;
 }
 
+std::size_t available_memory_bytes(const Path& root) {
+  double bytes = std::numeric_limits<double>::infinity();
+  for (const auto& [key, value] : fields(root / "proc/meminfo", ':')) {
+    const auto kilobytes = parse_real(value.substr(0, value.find(' ')));
+    if (key == "MemAvailable" && kilobytes) bytes = *kilobytes * 1024;
+  }
+  bytes = std::min(bytes, smallest_of_groups(root, room).value_or(bytes));
+  constexpr auto most = static_cast<double>(std::numeric_limits<std::int64_t>::max());
+  return static_cast<std::size_t>(std::clamp(bytes, 0.0, most));
+}
+
+void require_host_memory(std::size_t bytes) {
+  const std::size_t available = available_memory_bytes();
+  if (bytes <= available) return;
+  throw OutOfMemory("the host has " + std::to_string(available) + " bytes of memory free, and " +
+                    std::to_string(bytes) + " are needed");
+}
+
 int usable_cores(const Path& root) {
   const int allowed = allowed_cores();
-  const auto share = smallest_quota(root);
+  const auto share = smallest_of_groups(root, quota);
   // Rounded down: a thread more than the share is stopped in every period, in the middle of what is measured.
   return share && *share < allowed ? std::max(1, static_cast<int>(*share)) : allowed;
 }

@@ -4,6 +4,7 @@
 // that change results are kept, by name; the host's name only where the user asks for it.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,5 +28,12 @@ nlohmann::json describe_machine(bool with_hostname);
 // How many cores this process may keep busy: those it may run on, or fewer where its control group has a smaller share
 // of time. At least 1.
 int usable_cores(const std::filesystem::path& root = "/");
+
+// Bytes that can be allocated and written before the system or a control group kills the process; as good as unlimited
+// where neither says. A kernel that overcommits gives out more than that.
+std::size_t available_memory_bytes(const std::filesystem::path& root = "/");
+
+// Throws OutOfMemory, with both numbers, when there is less.
+void require_host_memory(std::size_t bytes);
 
 }  // namespace harness

@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "harness/device/reduce.hpp"
+#include "harness/machine.hpp"
 
 namespace harness {
 
@@ -22,6 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t page_bytes = 4096;
+constexpr std::size_t bytes_worth_a_look = 1 << 20;  // less is no danger, and looking reads several files
 constexpr std::byte fresh{0xFF};
 // How long a waiting worker looks before it sleeps: a little more than it takes to wake one up.
 constexpr std::chrono::microseconds spin_time{30};
@@ -133,6 +135,7 @@ class CpuStream;
 struct Context {
   bool spin = false;
   std::chrono::duration<double> timeout{60};
+  std::function<void(const TimedOut&)> on_timeout;
   struct Draft {
     CpuStream* anchor = nullptr;
     std::vector<std::pair<CpuStream*, std::shared_ptr<Part>>> parts;
@@ -274,6 +277,21 @@ class CpuStream : public Stream {
   }
 
   void sync() override {
+    try {
+      finish();
+    } catch (const TimedOut& error) {
+      if (context_->on_timeout) context_->on_timeout(error);
+      throw;
+    }
+  }
+
+  Device& device() const override { return device_; }
+
+  void replay(std::shared_ptr<const Part> part, std::uint64_t base) { queue_->push(Replay{std::move(part), base}); }
+  Context& context() const { return *context_; }
+
+ private:
+  void finish() {
     const Event end = record(Timing::off);
     if (!mark_->wait(end.position(), false, context_->deadline())) {
       stuck_ = true;
@@ -284,12 +302,6 @@ class CpuStream : public Stream {
     if (queue_->failure) std::rethrow_exception(queue_->failure);
   }
 
-  Device& device() const override { return device_; }
-
-  void replay(std::shared_ptr<const Part> part, std::uint64_t base) { queue_->push(Replay{std::move(part), base}); }
-  Context& context() const { return *context_; }
-
- private:
   void issue(Command command) {
     if (Part* part = recorded_part()) {
       part->commands.push_back(std::move(command));
@@ -339,9 +351,10 @@ class CpuDevice : public Device {
 
   Buffer allocate(std::size_t bytes) override {
     const std::size_t whole_pages = (bytes + page_bytes - 1) / page_bytes * page_bytes;
-    if (whole_pages < bytes) throw Error(name() + " cannot hold " + std::to_string(bytes) + " bytes");
+    if (whole_pages < bytes) throw OutOfMemory(name() + " cannot hold " + std::to_string(bytes) + " bytes");
+    if (whole_pages >= bytes_worth_a_look) require_host_memory(whole_pages);
     void* memory = whole_pages == 0 ? nullptr : std::aligned_alloc(page_bytes, whole_pages);
-    if (whole_pages > 0 && !memory) throw Error(name() + " has no room for " + std::to_string(bytes) + " bytes");
+    if (whole_pages > 0 && !memory) throw OutOfMemory(name() + " has no room for " + std::to_string(bytes) + " bytes");
     if (memory) std::memset(memory, std::to_integer<int>(fresh), whole_pages);
     return {std::shared_ptr<void>(memory, std::free), bytes};
   }
@@ -387,6 +400,7 @@ class CpuDevices : public Devices {
     oversubscribed_ = count * threads_ > available;
     context_->spin = !oversubscribed_;
     context_->timeout = std::chrono::duration<double>(settings.timeout_seconds);
+    context_->on_timeout = settings.on_timeout;
     for (int rank = 0; rank < count; ++rank) {
       std::optional<cpu_set_t> own;
       if (!oversubscribed_) {

@@ -80,7 +80,7 @@ class Buffer {
 class Device {
  public:
   virtual ~Device() = default;
-  // Throws Error with the bytes asked for when there is not so much memory.
+  // Throws OutOfMemory with the bytes asked for when there is not so much.
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::string name() const = 0;
@@ -116,6 +116,9 @@ class Devices {
 struct DeviceSettings {
   int threads = 0;                // of a CPU device; 0: cores / devices, at least 1
   double timeout_seconds = 60.0;  // of every wait
+  // Called by the thread that waited, before TimedOut is thrown and anything is unwound: the place to save what is
+  // there and leave the process, while nothing that stuck work touches was freed.
+  std::function<void(const TimedOut&)> on_timeout = nullptr;
 };
 
 // "cpu:1,cpu:2" -> {"cpu:1", "cpu:2"}: the points of a --device list. A comma separates points, '+' joins devices into

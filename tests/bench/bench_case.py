@@ -17,9 +17,11 @@ class BenchCase(unittest.TestCase):
 
     binary = ""
 
+    def command(self, *options):
+        return [pathlib.Path(os.environ["RINGMARK_BIN"]) / self.binary, "--quiet", *options]
+
     def run_bench(self, *options):
-        command = [pathlib.Path(os.environ["RINGMARK_BIN"]) / self.binary, "--quiet", *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+        return subprocess.run(self.command(*options), capture_output=True, text=True, timeout=500, check=False)
 
     def report(self, *options):
         """The report of a run that must end well, valid and complete."""

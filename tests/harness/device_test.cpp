@@ -17,7 +17,7 @@
 namespace harness {
 namespace {
 
-constexpr DeviceSettings patient{1, 60};
+const DeviceSettings patient{1, 60};
 
 class TwoDevices : public testing::Test {
  protected:
@@ -212,6 +212,31 @@ TEST(Deadline, SyncOfAStreamThatWaitsForABlockedOneTimesOut) {
   EXPECT_NO_THROW(blocked->sync());
 }
 
+TEST(Deadline, IsToldBeforeAnythingIsUnwound) {
+  std::atomic<bool> released = false;
+  std::string told;
+  bool unwound = false;
+  DeviceSettings settings{1, 0.1};
+  settings.on_timeout = [&](const TimedOut& error) {
+    EXPECT_FALSE(unwound);
+    told = error.what();
+  };
+  const auto devices = open_devices("cpu:1", settings);
+  auto stream = (*devices)[0].make_stream();
+  run(*stream, [&] { released.wait(false); });
+  try {
+    const std::shared_ptr<void> scope(nullptr, [&](void*) { unwound = true; });
+    stream->sync();
+    ADD_FAILURE() << "sync threw nothing";
+  } catch (const TimedOut& error) {
+    EXPECT_EQ(told, error.what());
+  }
+  EXPECT_TRUE(unwound);
+  released = true;
+  released.notify_one();
+  EXPECT_NO_THROW(stream->sync());
+}
+
 TEST_F(TwoDevices, FreshMemoryHoldsOnesInEveryBit) {
   const Buffer buffer = (*devices)[0].allocate(5000);
   ASSERT_EQ(buffer.bytes(), 5000U);
@@ -220,12 +245,13 @@ TEST_F(TwoDevices, FreshMemoryHoldsOnesInEveryBit) {
 }
 
 TEST_F(TwoDevices, MoreMemoryThanThereIsIsAnErrorWithItsBytes) {
-  constexpr std::size_t too_many = std::numeric_limits<std::size_t>::max() - 10;
-  try {
-    (*devices)[0].allocate(too_many);
-    ADD_FAILURE() << "allocate threw nothing";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find(std::to_string(too_many)), std::string::npos) << error.what();
+  for (const std::size_t too_many : {std::numeric_limits<std::size_t>::max() - 10, std::size_t{1} << 50U}) {
+    try {
+      (*devices)[0].allocate(too_many);
+      ADD_FAILURE() << "allocate threw nothing";
+    } catch (const OutOfMemory& error) {
+      EXPECT_NE(std::string(error.what()).find(std::to_string(too_many)), std::string::npos) << error.what();
+    }
   }
 }
 

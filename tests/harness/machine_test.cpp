@@ -106,6 +106,29 @@ TEST_F(MachineTest, AVersionOneQuotaCountsInAContainerThatSeesTheHostsPath) {
   EXPECT_EQ(usable_cores(root_), 1);
 }
 
+TEST_F(MachineTest, AvailableMemoryIsTheKernelsOrWhatTheControlGroupLeaves) {
+  put("proc/meminfo", "MemTotal:  8000 kB\nMemAvailable:    4000 kB\n");
+  EXPECT_EQ(available_memory_bytes(root_), 4000U * 1024);
+  put("proc/self/cgroup", "0::/job\n");
+  put("sys/fs/cgroup/job/memory.max", "max\n");
+  put("sys/fs/cgroup/job/memory.current", "1000000\n");
+  EXPECT_EQ(available_memory_bytes(root_), 4000U * 1024);
+  put("sys/fs/cgroup/job/memory.max", "3000000\n");
+  EXPECT_EQ(available_memory_bytes(root_), 2000000U);
+  put("sys/fs/cgroup/job/memory.stat", "anon 5\ninactive_file 500000\n");
+  EXPECT_EQ(available_memory_bytes(root_), 2500000U);
+  put("sys/fs/cgroup/job/memory.current", "9000000\n");
+  EXPECT_EQ(available_memory_bytes(root_), 0U);
+}
+
+TEST_F(MachineTest, AVersionOneMemoryLimitCounts) {
+  put("proc/self/cgroup", "4:memory:/a\n");
+  put("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "5000\n");
+  put("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "2000\n");
+  put("sys/fs/cgroup/memory/a/memory.stat", "inactive_file 7\ntotal_inactive_file 500\n");
+  EXPECT_EQ(available_memory_bytes(root_), 3500U);
+}
+
 TEST_F(MachineTest, AffinityLowersTheUsableCores) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);

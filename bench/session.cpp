@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/session.hpp"
+
+#include <cstdlib>
+#include <iostream>
+#include <new>
+
+namespace bench {
+
+namespace {
+
+constexpr double for_ever = 1e9;  // seconds
+
+harness::DeviceSettings device_settings(const harness::Options& options) {
+  harness::DeviceSettings settings;
+  if (options.has("threads")) settings.threads = static_cast<int>(options.integer("threads"));
+  const double timeout = options.seconds("timeout");
+  settings.timeout_seconds = timeout > 0 ? timeout : for_ever;
+  return settings;
+}
+
+harness::Report make_report(const harness::Options& options) {
+  return {options.text("output"),
+          harness::describe_run(options.command(), options.integer("seed"), options.on("with-hostname"))};
+}
+
+}  // namespace
+
+std::vector<std::string> device_points(const harness::Options& options, const std::string& by_default) {
+  auto points = harness::device_points(options.has("device") ? options.text("device") : by_default);
+  for (const auto& point : points) harness::open_devices(point, device_settings(options));
+  return points;
+}
+
+int ranks_of(const harness::Options& options, const std::string& device_point) {
+  return harness::open_devices(device_point, device_settings(options))->size();
+}
+
+Session::Session(const harness::Options& options, std::string program, std::string what, std::size_t points,
+                 std::function<void(const harness::Result&)> print)
+    : options_(options),
+      program_(std::move(program)),
+      what_(std::move(what)),
+      print_(std::move(print)),
+      report_(make_report(options)),
+      progress_(options.on("quiet"), static_cast<double>(points)) {}
+
+std::unique_ptr<harness::Devices> Session::open(const std::string& device_point) {
+  harness::DeviceSettings settings = device_settings(options_);
+  settings.on_timeout = [this](const harness::TimedOut& error) {
+    give_up_point(harness::Status::timed_out, error.what());
+    progress_.message(program_ + ": " + error.what());
+    std::cout.flush();
+    std::_Exit(1);
+  };
+  return harness::open_devices(device_point, settings);
+}
+
+void Session::point(const std::string& name, const std::function<void()>& body) {
+  progress_.show(static_cast<double>(points_begun_++), name);
+  first_row_ = results().size();
+  try {
+    body();
+  } catch (const harness::UsageError&) {
+    throw;
+  } catch (const harness::OutOfMemory& error) {
+    give_up_point(harness::Status::skipped, error.what());
+  } catch (const std::bad_alloc&) {
+    give_up_point(harness::Status::skipped, "the host has no memory for this point");
+  } catch (const harness::Error& error) {
+    give_up_point(harness::Status::failed, error.what());
+  }
+  report_.write();
+  std::string said;
+  for (std::size_t row = first_row_; row < results().size(); ++row) {
+    const harness::Result& result = results()[row];
+    print_(result);
+    if (result.reason == said) continue;
+    said = result.reason;
+    if (!said.empty()) progress_.message(program_ + ": " + said);
+  }
+  std::cout.flush();
+}
+
+void Session::show(double fraction, const std::string& what) {
+  progress_.show(static_cast<double>(points_begun_ - 1) + fraction, what);
+}
+
+void Session::update(std::size_t row, harness::Result result) {
+  report_.update(row, std::move(result));
+  report_.write();
+}
+
+void Session::give_up(std::size_t row, harness::Status status, const std::string& reason) {
+  harness::Result result = results()[row];
+  result.status = status;
+  result.reason = reason;
+  update(row, std::move(result));
+}
+
+// A row that has a reason of its own keeps it.
+void Session::give_up_point(harness::Status status, const std::string& reason) {
+  for (std::size_t row = first_row_; row < results().size(); ++row) {
+    harness::Result result = results()[row];
+    if (result.status != harness::Status::ok) continue;
+    result.status = status;
+    result.reason = reason;
+    report_.update(row, std::move(result));
+  }
+  report_.write();
+}
+
+int Session::finish() {
+  progress_.finish();
+  report_.finish();
+  std::cout << "# " << results().size() << ' ' << what_ << ": " << (report_.failed() ? "FAILED" : "OK") << '\n';
+  return report_.failed() ? 1 : 0;
+}
+
+}  // namespace bench

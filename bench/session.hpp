@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run of a bench: its report, its progress, and what becomes of the rows of a point that cannot be measured. A
+// bench calls point() for each of its points and adds rows there; whatever is thrown ends that point alone, with its
+// status and reason in the file. A wait that passes its deadline ends the process, with the report written first.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/device/device.hpp"
+#include "harness/options.hpp"
+#include "harness/progress.hpp"
+#include "harness/report.hpp"
+
+namespace bench {
+
+// The points of --device, each of which can be opened: what cannot is said before anything is measured.
+std::vector<std::string> device_points(const harness::Options& options, const std::string& by_default);
+
+// Ranks of a point of --device.
+int ranks_of(const harness::Options& options, const std::string& device_point);
+
+class Session {
+ public:
+  // `what` is counted at the end ("points"); `print` prints a row of the table once its point has ended.
+  Session(const harness::Options& options, std::string program, std::string what, std::size_t points,
+          std::function<void(const harness::Result&)> print);
+
+  // Opens one point of --device as --threads and --timeout say.
+  std::unique_ptr<harness::Devices> open(const std::string& device_point);
+
+  // Runs one point, then prints the rows that it added, and why they are not ok. Too little memory makes them skipped,
+  // any other failure of the work failed. A UsageError goes on to the caller.
+  void point(const std::string& name, const std::function<void()>& body);
+
+  const std::vector<harness::Result>& results() const { return report_.results(); }
+  std::size_t add(harness::Result result) { return report_.add(std::move(result)); }
+  void update(std::size_t row, harness::Result result);  // and writes the report
+  // Within a point: this part of it is done, and `what` is in the works.
+  void show(double fraction, const std::string& what);
+  // For one row of several.
+  void give_up(std::size_t row, harness::Status status, const std::string& reason);
+
+  // Ends the report and the table; gives the exit status.
+  int finish();
+
+ private:
+  void give_up_point(harness::Status status, const std::string& reason);
+
+  const harness::Options& options_;
+  std::string program_, what_;
+  std::function<void(const harness::Result&)> print_;
+  harness::Report report_;
+  harness::Progress progress_;
+  std::size_t points_begun_ = 0;
+  std::size_t first_row_ = 0;  // of the point that is running
+};
+
+}  // namespace bench
