@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers as loops, written to be read. The innermost loops go over contiguous pixels or features; sums over images
-// are kept in double, so that they do not depend on how a batch is cut into shards more than rounding once.
+// The layers as loops, written to be read. The innermost loops go over contiguous pixels or features. Every sum is kept
+// in double and rounded once: the result depends neither on how a batch is cut into shards nor on how many numbers this
+// CPU adds at a time.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -21,21 +22,24 @@ struct Values : Tensor {
 };
 using ValuesPointer = std::shared_ptr<Values>;
 
-float dot(const float* a, const float* b, std::size_t count) {
-  float sum = 0;
+template <typename Number>
+double dot(const Number* a, const float* b, std::size_t count) {
+  double sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  for (std::size_t i = 0; i < count; ++i) sum += double{a[i]} * double{b[i]};
   return sum;
 }
 
-void add_scaled(float* into, const float* from, float scale, std::size_t count) {
+template <typename Number>
+void add_scaled(double* into, const Number* from, double scale, std::size_t count) {
 #pragma omp simd
-  for (std::size_t i = 0; i < count; ++i) into[i] += scale * from[i];
+  for (std::size_t i = 0; i < count; ++i) into[i] += scale * double{from[i]};
 }
 
-void round_into(float* into, const std::vector<double>& sums) {
-  std::transform(sums.begin(), sums.end(), into, [](double sum) { return static_cast<float>(sum); });
+void round_into(float* into, const double* sums, std::size_t count) {
+  std::transform(sums, sums + count, into, [](double sum) { return static_cast<float>(sum); });
 }
+void round_into(float* into, const std::vector<double>& sums) { round_into(into, sums.data(), sums.size()); }
 
 // An output plane is computed as wide as the input's rows are: then its pixels and those of the input that a tap meets
 // lie side by side from the first to the last, whatever falls between two output rows is left out at the end.
@@ -52,12 +56,12 @@ class Convolution : public Layer {
   void forward(int images) override {
     for (int image = 0; image < images; ++image) {
       for (int to = 0; to < out_->shape.channels; ++to) {
-        std::fill(wide_.begin(), wide_.end(), weights_.bias[to]);
+        std::fill(wide_.begin(), wide_.end(), double{weights_.bias[to]});
         each_tap(image, to, [&](std::size_t tap, std::size_t from) {
           add_scaled(wide_.data(), in_->value + from, weights_.weight[tap], wide_.size());
         });
         each_row(
-            image, to, [](float* wide, float* row, int width) { std::copy_n(wide, width, row); }, out_->value);
+            image, to, [](double* wide, float* row, int width) { round_into(row, wide, width); }, out_->value);
       }
     }
   }
@@ -65,18 +69,23 @@ class Convolution : public Layer {
   void backward(int images) override {
     std::vector<double> weight(std::size_t(out_->shape.channels) * taps());
     std::vector<double> bias(out_->shape.channels);
-    std::fill(wide_.begin(), wide_.end(), 0.0F);
+    std::vector<double> gradient(in_->gradient ? in_->shape.size() : 0);
+    std::fill(wide_.begin(), wide_.end(), 0.0);
     for (int image = 0; image < images; ++image) {
-      if (in_->gradient) std::fill_n(in_->gradient + image * in_->shape.size(), in_->shape.size(), 0.0F);
+      const std::size_t start = image * in_->shape.size();
+      std::fill(gradient.begin(), gradient.end(), 0.0);
       for (int to = 0; to < out_->shape.channels; ++to) {
         each_row(
-            image, to, [](float* wide, float* row, int width) { std::copy_n(row, width, wide); }, out_->gradient);
-        for (const float pull : wide_) bias[to] += pull;
+            image, to, [](double* wide, float* row, int width) { std::copy_n(row, width, wide); }, out_->gradient);
+        for (const double pull : wide_) bias[to] += pull;
         each_tap(image, to, [&](std::size_t tap, std::size_t from) {
           weight[tap] += dot(wide_.data(), in_->value + from, wide_.size());
-          if (in_->gradient) add_scaled(in_->gradient + from, wide_.data(), weights_.weight[tap], wide_.size());
+          if (in_->gradient) {
+            add_scaled(gradient.data() + from - start, wide_.data(), weights_.weight[tap], wide_.size());
+          }
         });
       }
+      if (in_->gradient) round_into(in_->gradient + start, gradient);
     }
     round_into(weights_.weight_gradient, weight);
     round_into(weights_.bias_gradient, bias);
@@ -111,7 +120,7 @@ class Convolution : public Layer {
   ValuesPointer in_, out_;
   Weights weights_;
   int kernel_;
-  std::vector<float> wide_;
+  std::vector<double> wide_;
 };
 
 class Relu : public Layer {
@@ -173,26 +182,26 @@ class Linear : public Layer {
     for (int image = 0; image < images; ++image) {
       for (std::size_t to = 0; to < out_->shape.size(); ++to) {
         out_->value[image * out_->shape.size() + to] =
-            weights_.bias[to] +
-            dot(weights_.weight + to * in_->shape.size(), in_->value + image * in_->shape.size(), in_->shape.size());
+            static_cast<float>(weights_.bias[to] + dot(weights_.weight + to * in_->shape.size(),
+                                                       in_->value + image * in_->shape.size(), in_->shape.size()));
       }
     }
   }
   void backward(int images) override {
     std::vector<double> weight(out_->shape.size() * in_->shape.size());
     std::vector<double> bias(out_->shape.size());
+    std::vector<double> gradient(in_->shape.size());
     for (int image = 0; image < images; ++image) {
       const float* value = in_->value + image * in_->shape.size();
-      float* gradient = in_->gradient + image * in_->shape.size();
-      std::fill_n(gradient, in_->shape.size(), 0.0F);
+      std::fill(gradient.begin(), gradient.end(), 0.0);
       for (std::size_t to = 0; to < out_->shape.size(); ++to) {
         const float pull = out_->gradient[image * out_->shape.size() + to];
         bias[to] += pull;
         if (pull == 0) continue;
-        add_scaled(gradient, weights_.weight + to * in_->shape.size(), pull, in_->shape.size());
-        double* sums = weight.data() + to * in_->shape.size();
-        for (std::size_t from = 0; from < in_->shape.size(); ++from) sums[from] += double{pull} * value[from];
+        add_scaled(gradient.data(), weights_.weight + to * in_->shape.size(), pull, in_->shape.size());
+        add_scaled(weight.data() + to * in_->shape.size(), value, pull, in_->shape.size());
       }
+      round_into(in_->gradient + image * in_->shape.size(), gradient);
     }
     round_into(weights_.weight_gradient, weight);
     round_into(weights_.bias_gradient, bias);
