@@ -9,6 +9,7 @@
 #include "allreduce/values.hpp"
 #include "bench/main.hpp"
 #include "bench/session.hpp"
+#include "bench/yardstick.hpp"
 #include "harness/device/device.hpp"
 #include "harness/machine.hpp"
 #include "harness/measure.hpp"
@@ -114,6 +115,11 @@ class Vectors {
   }
 
   const allreduce::Buffers& buffers() const { return buffers_; }
+  std::vector<const std::byte*> inputs() const {  // what is read first, of each rank
+    if (!buffers_.input.empty()) return buffers_.input;
+    return {buffers_.data.begin(), buffers_.data.end()};
+  }
+  std::size_t bytes() const { return contributions_[0].size(); }  // of each rank
 
   void refill() {
     for (int rank = 0; rank < devices_.size(); ++rank) {
@@ -167,6 +173,7 @@ class Bench {
                   {.title = "time", .width = 10},
                   {.title = "algbw", .width = 11},
                   {.title = "busbw", .width = 11},
+                  {.title = "of bound", .width = 8},
                   {.title = "wrong", .width = 7}}) {
     blocks_ = harness::points({{"device", bench::values(bench::device_points(options, "cpu:2"))},
                                {"dtype", bench::values(options.names("dtype"))},
@@ -198,7 +205,9 @@ class Bench {
       session.point(block.dump(), [&] { run_block(block, *devices, session); });
     }
     std::cout << "# busbw is algbw * 2(n-1)/n as nccl-tests defines it; it is link speed for "
-                 "algorithms that move just so much over every link (ring), and not for the others\n";
+                 "algorithms that move just so much over every link (ring), and not for the others\n"
+                 "# the bound: as many threads, each reading and writing its part of all vectors once, with no order "
+                 "between them\n";
     return session.finish();
   }
 
@@ -255,19 +264,36 @@ class Bench {
       session.update(contender.row, contender.result);
     }
 
+    if (options_.text("mode") == "time") time(contenders, vectors, devices, session);
+    for (Contender& contender : contenders) {
+      check(contender, vectors);
+      session.update(contender.row, contender.result);
+    }
+  }
+
+  // All contenders in rounds, and among them what bounds them all, at the same footprint.
+  void time(std::vector<Contender>& contenders, Vectors& vectors, harness::Devices& devices, bench::Session& session) {
     std::vector<harness::Trial> trials;
     for (const Contender& contender : contenders) {
       trials.push_back({[&](int runs) { return contender.program->time(runs); }, [&] { vectors.refill(); }});
     }
-    if (options_.text("mode") == "time") {
-      harness::measure(trials, settings_, [&](std::size_t index, const harness::Measurement& measured) {
-        record(contenders[index], measured);
-        session.update(contenders[index].row, contenders[index].result);
-      });
+    std::optional<bench::Yardstick> yardstick;
+    const bool has_work = vectors.bytes() > 0 && (devices.size() > 1 || !vectors.buffers().input.empty());
+    if (has_work && bench::Yardstick::fits(devices)) {
+      yardstick.emplace(devices, vectors.inputs(), vectors.buffers().data, vectors.bytes());
+      trials.push_back({[&](int runs) { return yardstick->time(runs); }});
     }
+    const auto measured = harness::measure(trials, settings_, [&](std::size_t index, const harness::Measurement& now) {
+      if (index == contenders.size()) return;
+      record(contenders[index], now);
+      session.update(contenders[index].row, contenders[index].result);
+    });
+    if (!yardstick) return;
     for (Contender& contender : contenders) {
-      check(contender, vectors);
-      session.update(contender.row, contender.result);
+      contender.result.metrics["bound_seconds"] = measured.back().seconds;
+      contender.result.metrics["bound_kind"] = "memory";
+      contender.result.metrics["bound_efficiency"] =
+          measured.back().seconds / contender.result.metrics["seconds"].get<double>();
     }
   }
 
@@ -311,7 +337,8 @@ class Bench {
                        {std::to_string(bytes), std::to_string(bytes / harness::size_of(*dtype)), point["dtype"],
                         point["op"], point["algorithm"], point["launch"], point["placement"], point["device"],
                         harness::format_seconds(metric("seconds")), harness::format_bandwidth(metric("algbw")),
-                        harness::format_bandwidth(metric("busbw")), bench::wrong_of(result)});
+                        harness::format_bandwidth(metric("busbw")), harness::format_percent(metric("bound_efficiency")),
+                        bench::wrong_of(result)});
   }
 
   const harness::Options& options_;

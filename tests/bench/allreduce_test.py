@@ -27,6 +27,19 @@ class Sweeps(BenchCase):
         self.assertAlmostEqual(metrics["busbw"], metrics["algbw"])  # 2(n-1)/n is 1 for two ranks
         self.assertTrue(metrics["busbw_is_link_speed"])
 
+    def test_a_row_is_held_against_what_shared_memory_allows(self):
+        report = self.report("--device=cpu:1,cpu:2", "--bytes=0,1M", "--iterations=9", "--algorithm=tree",
+                             "--placement=in_place,out_of_place")
+        for result in report["results"]:
+            point, metrics = result["point"], result["metrics"]
+            work = point["bytes"] > 0 and (point["ranks"] > 1 or point["placement"] == "out_of_place")
+            self.assertEqual(metrics["bound_kind"], "memory" if work else None, point)
+            if work:
+                self.assertAlmostEqual(metrics["bound_efficiency"] * metrics["seconds"], metrics["bound_seconds"])
+                self.assertGreater(metrics["bound_seconds"], 0)
+            else:
+                self.assertIsNone(metrics["bound_seconds"])
+
     def test_bus_bandwidth_of_one_rank_is_not_a_number(self):
         report = self.report("--device=cpu:1", "--bytes=1K", "--iterations=3", "--algorithm=tree")
         self.assertIsNone(report["results"][0]["metrics"]["busbw"])

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_micro: what an all-reduce is made of, one part at a time, by Google Benchmark: writing a schedule down and
+// proving it, the reduce kernels, issuing or launching an op, and the traffic to memory that no all-reduce can avoid.
+// It keeps watch over the parts; its own options are Google Benchmark's (--help names them).
+#include <benchmark/benchmark.h>
+
+#include <iostream>
+#include <map>
+#include <string>
+
+#include "allreduce/algorithms.hpp"
+#include "allreduce/engine.hpp"
+#include "allreduce/verify.hpp"
+#include "bench/yardstick.hpp"
+#include "harness/device/device.hpp"
+#include "harness/device/reduce.hpp"
+
+namespace {
+
+using benchmark::State;
+
+void build(State& state, const allreduce::Algorithm& algorithm) {
+  const allreduce::Shape shape{static_cast<int>(state.range(0))};
+  std::size_t ops = 0;
+  for (auto _ : state) ops = algorithm.build(shape).ops.size();
+  state.counters["ops"] = static_cast<double>(ops);
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(ops));
+}
+
+void prove(State& state, const allreduce::Algorithm& algorithm) {
+  const auto schedule = algorithm.build({static_cast<int>(state.range(0))});
+  for (auto _ : state) {
+    if (!allreduce::verify(schedule).proved) state.SkipWithError("the schedule is not proved");
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(schedule.ops.size()));
+}
+
+void reduce(State& state, harness::Dtype dtype) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  std::vector<std::byte> from(bytes), into(bytes);
+  const harness::Reduction reduction{dtype, harness::Op::max};  // max: values stay what they are
+  for (auto _ : state) {
+    harness::reduce_on_host(from.data(), into.data(), bytes / harness::size_of(dtype), reduction);
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+// Devices with a vector of so many bytes on each.
+struct Vectors {
+  Vectors(int ranks, std::size_t bytes) : devices(harness::open_devices("cpu:" + std::to_string(ranks), {1, 60.0})) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      memory.push_back((*devices)[rank].allocate(bytes));
+      std::fill_n(memory.back().data(), bytes, std::byte{});
+      data.push_back(memory.back().data());
+    }
+  }
+  std::unique_ptr<harness::Devices> devices;
+  std::vector<harness::Buffer> memory;
+  std::vector<std::byte*> data;
+};
+
+// An all-reduce of one element a chunk: nothing but issuing its ops, handing them over and waking up.
+void launch(State& state, allreduce::Launch how) {
+  const int ranks = static_cast<int>(state.range(0));
+  const std::size_t count = ranks;
+  Vectors vectors(ranks, count * sizeof(float));
+  const auto schedule = allreduce::ring({ranks});
+  const auto program = allreduce::prepare_streams(
+      schedule, {vectors.devices.get(), count, harness::Dtype::f32, harness::Op::sum, how, {{vectors.data}}});
+  program->time(1);
+  constexpr int runs = 100;
+  for (auto _ : state) state.SetIterationTime(program->time(runs) * runs);
+  state.SetItemsProcessed(state.iterations() * runs * static_cast<std::int64_t>(schedule.ops.size()));
+  state.counters["all-reduce"] =
+      benchmark::Counter(runs, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+void yardstick(State& state) {
+  const int ranks = static_cast<int>(state.range(0));
+  Vectors vectors(ranks, static_cast<std::size_t>(state.range(1)));
+  bench::Yardstick least(*vectors.devices, {vectors.data.begin(), vectors.data.end()}, vectors.data,
+                         static_cast<std::size_t>(state.range(1)));
+  least.time(1);
+  for (auto _ : state) state.SetIterationTime(least.time(1));
+  state.SetBytesProcessed(2 * state.iterations() * state.range(0) * state.range(1));
+}
+
+void register_all() {
+  for (const auto& algorithm : allreduce::algorithms()) {
+    const auto name = std::string(algorithm.name);
+    benchmark::RegisterBenchmark(("build/" + name).c_str(), build, algorithm)->RangeMultiplier(4)->Range(4, 64);
+    benchmark::RegisterBenchmark(("prove/" + name).c_str(), prove, algorithm)->RangeMultiplier(4)->Range(4, 64);
+  }
+  for (const auto dtype :
+       {harness::Dtype::f32, harness::Dtype::f64, harness::Dtype::f16, harness::Dtype::bf16, harness::Dtype::i32}) {
+    benchmark::RegisterBenchmark(("reduce/" + std::string(harness::name(dtype))).c_str(), reduce, dtype)
+        ->RangeMultiplier(64)
+        ->Range(4 << 10, 16 << 20);
+  }
+  const std::map<std::string, allreduce::Launch> launches = {{"eager", allreduce::Launch::eager},
+                                                             {"graph", allreduce::Launch::graph}};
+  for (const auto& [name, how] : launches) {
+    benchmark::RegisterBenchmark(("launch/" + name).c_str(), launch, how)->Arg(2)->Arg(4)->UseManualTime();
+  }
+  benchmark::RegisterBenchmark("yardstick", yardstick)
+      ->ArgsProduct({{2, 4}, {4 << 10, 1 << 20, 16 << 20}})
+      ->UseManualTime();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  register_all();
+  benchmark::Initialize(&argc, argv);
+  // An option that it does not know is left over, and would be ignored in silence.
+  if (argc > 1) {
+    std::cerr << "bench_micro: " << argv[1] << ": unknown option; --help lists what is allowed\n";
+    return 2;
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/yardstick.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "harness/device/cpu.hpp"
+
+namespace bench {
+
+namespace {
+
+constexpr std::size_t block = 512;  // words summed in the nearest cache: what is between a read and a write
+
+// Adds the words [first, last) of all inputs, and writes the sums to all outputs. Unsigned words: the cheapest sum, so
+// that memory and nothing else sets the time.
+void add_all(const std::vector<const std::byte*>& inputs, const std::vector<std::byte*>& outputs, std::size_t first,
+             std::size_t last) {
+  std::array<std::uint32_t, block> sums;
+  for (std::size_t at = first; at < last; at += block) {
+    const std::size_t count = std::min(block, last - at);
+    std::memcpy(sums.data(), inputs[0] + at * sizeof(std::uint32_t), count * sizeof(std::uint32_t));
+    for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
+      const auto* from = reinterpret_cast<const std::uint32_t*>(inputs[rank]) + at;
+      for (std::size_t i = 0; i < count; ++i) sums[i] += from[i];
+    }
+    for (std::byte* output : outputs) {
+      std::memcpy(output + at * sizeof(std::uint32_t), sums.data(), count * sizeof(std::uint32_t));
+    }
+  }
+}
+
+}  // namespace
+
+bool Yardstick::fits(const harness::Devices& devices) { return devices.text().find("cuda") == std::string::npos; }
+
+Yardstick::Yardstick(harness::Devices& devices, std::vector<const std::byte*> inputs, std::vector<std::byte*> outputs,
+                     std::size_t bytes)
+    : devices_(devices), inputs_(std::move(inputs)), outputs_(std::move(outputs)), bytes_(bytes) {
+  for (int rank = 0; rank < devices.size(); ++rank) streams_.push_back(devices[rank].make_stream());
+}
+
+double Yardstick::time(int runs) {
+  const std::size_t words = bytes_ / sizeof(std::uint32_t);
+  const std::size_t ranks = streams_.size();
+  std::vector<harness::Event> begins, ends;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    harness::Stream& stream = *streams_[rank];
+    if (rank > 0) stream.wait(begins[0]);
+    begins.push_back(stream.record(harness::Timing::on));
+    harness::run(stream, [this, runs, first = words * rank / ranks, last = words * (rank + 1) / ranks] {
+      for (int run = 0; run < runs; ++run) add_all(inputs_, outputs_, first, last);
+    });
+    ends.push_back(stream.record(harness::Timing::on));
+  }
+  double slowest = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    streams_[rank]->sync();
+    slowest = std::max(slowest, devices_.seconds_between(begins[rank], ends[rank]));
+  }
+  return slowest / runs;
+}
+
+}  // namespace bench
