@@ -104,16 +104,17 @@ def lines(panel_series, show_x, show_y, markers=True):
 
 
 def line(one, show_x, show_y, markers, opacity):
-    if one.nature == "ideal":
+    if one.nature in style.REFERENCES:
         return [
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": "ideal",
+                "name": figure_text(one.name),
                 "x": [point[0] for point in one.points],
                 "y": [point[1] for point in one.points],
-                "line": {"color": "#8a8f98", "dash": "dot", "width": 1.5},
-                "hoverinfo": "name",
+                "text": [f"{figure_text(one.name)}<br>{show_x(x)}: {show_y(y)}" for x, y, _, _ in one.points],
+                "line": {"color": style.REFERENCES[one.nature], "dash": "dot", "width": 1.5},
+                "hoverinfo": "text",
             }
         ]
     colour, marker = style.look(one.look)

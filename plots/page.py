@@ -165,7 +165,8 @@ def steps(runs, figures):
     return section(
         "The training step",
         body,
-        "Compute, exposed communication and update make up the step; loading is beside it, not in it. "
+        "Compute, hidden and exposed communication and update make up the step; loading is beside it, not in it. "
+        "Communication is hidden where computing goes on meanwhile. "
         "Exposed is the step minus the step without communication; below zero it is noise, and drawn as nothing.",
     )
 
@@ -195,11 +196,7 @@ def speedups(runs, figures):
 
 def learning(runs, figures):
     parts = []
-    for metric, label in (
-        ("test_accuracy", "test accuracy"),
-        ("test_loss", "test loss"),
-        ("train_loss", "training loss"),
-    ):
+    for metric, label in series.LEARNED.items():
         found = series.epochs(runs, metric)
         if found:
             traces = drawing.lines(found, lambda x: f"epoch {x:.0f}", units.digits)

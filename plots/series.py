@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from plots import units
 from plots.headline import baseline_of, growth, model_name, speedup_of
 from plots.load import rows
+from plots.style import PHASES
 
 # What may tell two lines apart, in the order it is named in the legend.
 TELLING = (
@@ -55,7 +56,7 @@ TELLING = (
 class Series:
     name: str
     look: str  # the algorithm, or the engine that has none
-    nature: str
+    nature: str  # of the results, or one of style.REFERENCES
     points: list = field(default_factory=list)  # (x, y, low, high), by x; low and high may be None
 
 
@@ -74,29 +75,34 @@ class Bar:
     text: str  # all the numbers
 
 
+LEARNED = {"test_accuracy": "test accuracy", "test_loss": "test loss", "train_loss": "training loss"}
+
+
 def look_of(row):
     return row.text("algorithm") or row.text("engine") or row.text("strategy") or "?"
 
 
-def told_apart(some, leave=()):
-    """A name for each row out of the fields that tell it from the others; the algorithm always, the nature where it is
+def told_apart(some, leave=(), always=("algorithm",)):
+    """A name for each row out of the fields that tell it from the others and those in `always`; the nature where it is
     not measured."""
     parts = [[] for _ in some]
     for name in TELLING:
-        words = [look_of(row) if name == "algorithm" else worded(name, row) for row in some]
+        words = [worded(name, row) for row in some]
         longer = [[*before, word] for before, word in zip(parts, words)]
         tells = name not in leave and len(set(map(tuple, longer))) > len(set(map(tuple, parts)))
-        if tells or name == "algorithm":
+        if tells or name in always:
             parts = longer
     for row, words in zip(some, parts):
         if not row.measured:
             words += [f"{row.nature} on {row.text('topology')}" if row.text("topology") else row.nature]
         if row.run.label:
             words += [f"[{row.run.label}]"]
-    return [" · ".join(dict.fromkeys(filter(None, words))) for words in parts]
+    return [" · ".join(dict.fromkeys(filter(None, words))) or row.text("device", "?") for row, words in zip(some, parts)]
 
 
 def worded(name, row):
+    if name == "algorithm":
+        return "" if row.bench == "train" and row.ranks == 1 else look_of(row)  # one device reduces nothing
     value = row.point.get(name)
     if value is None or (not row.measured and name in ("topology", "engine")):
         return ""
@@ -154,11 +160,28 @@ def allreduce(runs, metric):
     panels = []
     for key, group in sorted(grouped(good, shape_of).items(), key=lambda item: (item[0][0] == 1, item[0])):
         series = lines(group, lambda row: row.of_point("bytes"), ALLREDUCE[metric], ("bytes", "ranks"))
+        series += bounds(group, metric)
         note = not_link_speed(group) if metric == "busbw" else ""
         if any(row.oversubscribed for row in group):
             note = (note + " Some of these ranks share cores or a GPU (oversubscribed).").strip()
         panels.append(Panel(" · ".join([units.counted(key[0], "rank"), *filter(None, key[1:])]), series, note))
     return panels
+
+
+def bounds(group, metric):
+    """What no algorithm can beat, for each set of devices and topology: it is the same for all algorithms there."""
+    found = {}
+    for row in group:
+        seconds, size = row.metric("bound_seconds"), row.of_point("bytes")
+        if seconds and row.ranks > 1:
+            bus = 2 * (row.ranks - 1) / row.ranks if metric == "busbw" else 1
+            value = seconds if metric == "seconds" else bus * size / seconds
+            where = row.text("topology") or row.text("device")
+            found.setdefault(where, {}).setdefault(size, (size, value, None, None))
+    return [
+        Series("bound" if len(found) == 1 else f"bound of {where}", f"bound of {where}", "bound", sorted(points.values()))
+        for where, points in found.items()
+    ]
 
 
 def shape_of(row):
@@ -182,7 +205,7 @@ def steps(runs):
     good.sort(key=lambda row: row.ranks)
     groups = []
     for (model, scaling), group in grouped(good, lambda row: (model_name(row), row.text("scaling"))).items():
-        names = told_apart(group, ("model", "scaling", "lr"))
+        names = told_apart(group, ("model", "scaling", "lr"), ("algorithm", "device"))
         groups.append(
             (f"{model} · {scaling or 'unknown'} scaling", [bar(row, name) for row, name in zip(group, names)])
         )
@@ -190,12 +213,16 @@ def steps(runs):
 
 
 def bar(row, name):
-    """compute + exposed communication + update is the step; loading is beside it. An exposed time below zero is noise,
-    and has no place in a stack: the step is then all computing and update. The text keeps the number."""
+    """compute + hidden and exposed communication + update is the step; loading is beside it. Computing goes on while
+    communication is hidden, so that part is taken out of compute, and there is none where nothing overlaps. Times
+    below zero are noise, and have no place in a stack; the text keeps the numbers."""
     step, exposed = row.metric("step_seconds"), row.metric("exposed_seconds")
     update, load = row.metric("optimizer_seconds") or 0, row.metric("load_seconds") or 0
     shown = max(exposed or 0, 0) if row.ranks > 1 else 0  # one device communicates with nobody
-    parts = {"compute": max(step - shown - update, 0), "exposed communication": shown, "update": update, "load": load}
+    compute = max(step - shown - update, 0)
+    overlaps = row.ranks > 1 and row.text("overlap") == "on"
+    hidden = min(max(row.metric("hidden_seconds") or 0, 0), compute) if overlaps else 0
+    parts = dict(zip(PHASES, (compute - hidden, hidden, shown, update, load)))
     numbers = [
         ("step", "step"),
         ("compute alone", "compute"),

@@ -22,8 +22,17 @@ ALGORITHMS = {
 OTHERS = ["#3f8fa8", "#b0703a", "#7f74c9", "#6f8f4a", "#b8558f", "#80808a"]
 MARKERS = ["bowtie", "star-square", "hexagram", "cross", "x", "pentagon"]
 
-PHASES = {"compute": "#5b86b8", "exposed communication": "#d65f2e", "update": "#2f9c86", "load": "#8a8f98"}
+PHASES = {
+    "compute": "#5b86b8",
+    "hidden communication": "#9d7fa6",  # behind computing
+    "exposed communication": "#d65f2e",
+    "update": "#2f9c86",
+    "load": "#8a8f98",
+}
 PASSES = {"forward": "#5b86b8", "backward": "#8f6bd0"}
+
+# Lines that no run made: what others are held against.
+REFERENCES = {"ideal": "#8a8f98", "bound": "#8a8f98"}
 
 # The same for matplotlib, which has other names.
 MATPLOTLIB_MARKERS = {

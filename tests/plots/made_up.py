@@ -79,9 +79,9 @@ def allreduce(algorithm="ring", ranks=4, size=1048576, seconds=1.2e-4, link_spee
         "algbw": algbw,
         "busbw": algbw * 2 * (ranks - 1) / ranks if algbw and ranks > 1 else None,
         "busbw_is_link_speed": link_speed,
-        "bound_seconds": 1e-4,
-        "bound_kind": "memory",
-        "bound_efficiency": 0.83,
+        "bound_seconds": 2 * ranks * size / 1.2e11 if size else None,
+        "bound_kind": "memory" if size else None,
+        "bound_efficiency": 2 * ranks * size / 1.2e11 / seconds if size else None,
     }
     return result("allreduce", {**where, **(point or {})}, metrics, **changes)
 
@@ -120,7 +120,7 @@ def train(
         "seed": 1,
         "order": "shuffled",
         "steps": 50,
-        "overlap": "on",
+        "overlap": None if strategy == "scratch" else "on",
         "bucket_bytes": 26214400,
         "data": "fashion_mnist",
         "slow": None,

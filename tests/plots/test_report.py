@@ -87,6 +87,8 @@ class Truth(unittest.TestCase):
         ]
         dashes = {trace["name"]: trace["line"]["dash"] for trace in traces}
         self.assertTrue(any("simulated" in name for name in dashes), dashes)
+        self.assertEqual(dashes.pop("bound of cpu:4"), "dot")
+        dashes.pop("bound of dgx")
         for name, dash in dashes.items():
             self.assertEqual(dash != "solid", "simulated" in name, name)
 
