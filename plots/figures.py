@@ -2,12 +2,12 @@
 """The main pictures as PNG and SVG, for a paper, slides or a README: python3 -m plots.figures RESULT.json...
 --output=FOLDER. Needs matplotlib (Debian: python3-matplotlib)."""
 
-import argparse
 import os
 import re
 import sys
 
 from plots import interpreter, load, series, style, units
+from plots.command import Parser
 
 # Texts in an SVG stay text; "$" in a name is no formula; the same results give the same file.
 SETTINGS = {"svg.fonttype": "none", "text.parse_math": False, "svg.hashsalt": "ringmark", "axes.axisbelow": True}
@@ -145,7 +145,7 @@ def draw(folder, chosen):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="python3 -m plots.figures", description=__doc__)
+    parser = Parser("plots.figures", __doc__)
     parser.add_argument("results", nargs="+", metavar="RESULT.json")
     parser.add_argument("-o", "--output", default=".", metavar="FOLDER", help="where the pictures go (.)")
     options = parser.parse_args(arguments)

@@ -2,12 +2,11 @@
 """One self-contained page out of result files: python3 -m plots.report RESULT.json... -o report.html. It needs no
 network: plotly.js, from Debian's python3-plotly or pip's, is inside."""
 
-import argparse
 import html
-import os
 import sys
 
 from plots import drawing, interpreter, load, page, summary
+from plots.command import Parser, write
 
 STYLE = """
 :root { --paper:#fff; --ink:#1d2228; --soft:#5c6570; --rule:#dfe3e8; --card:#f7f8fa; --bad:#b3261e; --mark:#8a5200; }
@@ -83,21 +82,8 @@ def render(runs, plotly):
     )
 
 
-def write(path, text):
-    """Whole or not at all: beside its name first, then renamed."""
-    beside = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(beside, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-        os.replace(beside, path)
-    except OSError as error:
-        if os.path.exists(beside):
-            os.unlink(beside)
-        sys.exit(f"plots.report: --output={path}: {error.strerror}")
-
-
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="python3 -m plots.report", description=__doc__)
+    parser = Parser("plots.report", __doc__)
     parser.add_argument("results", nargs="+", metavar="RESULT.json")
     parser.add_argument(
         "-o", "--output", default="report.html", metavar="PAGE", help="where the page goes (report.html)"
@@ -112,7 +98,7 @@ def main(arguments):
         sys.exit("plots.report: no result file could be read; no page written")
     from plotly.offline import get_plotlyjs  # only here, so that the words need no package
 
-    write(options.output, render(runs, get_plotlyjs()))
+    write(options.output, render(runs, get_plotlyjs()), "plots.report")
     return 0
 
 

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What result files say, as plain text: python3 -m plots.summary RESULT.json... Needs no package."""
 
-import argparse
 import signal
 import sys
 import textwrap
 
 from plots import headline, load
+from plots.command import Parser
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="python3 -m plots.summary", description=__doc__)
+    parser = Parser("plots.summary", __doc__)
     parser.add_argument("results", nargs="+", metavar="RESULT.json")
     runs = load.load(parser.parse_args(arguments).results)
     if not runs:
