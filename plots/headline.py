@@ -6,6 +6,7 @@ from plots import units
 from plots.load import rows
 
 SAME = 0.03  # two speeds nearer than this are called equal, as are those whose intervals overlap
+BEYOND = 1.15  # times the ideal; caches can give a little more than that, other programs on the machine much more
 NAMES = {"lenet": "LeNet", "resnet18": "ResNet-18", "mlp": "MLP"}
 
 
@@ -177,6 +178,12 @@ def why(row, baseline, ratio):
     work = row.ranks if row.text("scaling") == "weak" else 1
     ideal = baseline.metric("step_seconds") * work / allowed
     gap = step - ideal
+    if ratio > BEYOND * allowed:
+        yield (
+            f"That is {units.percent(ratio / allowed)} of {ideal_words}, more than can be: something else slowed the"
+            " run on 1 device, so measure again on a quiet machine."
+        )
+        return
     if gap <= SAME * step:
         cheap = ": communication costs next to nothing here" if exposed <= SAME * step else ""
         yield f"That is {units.percent(ratio / allowed)} of {ideal_words}{cheap}."

@@ -43,6 +43,11 @@ class TrainingSentence(unittest.TestCase):
         self.assertIn("100% of the 1.00 times that this hardware allows", said)
         self.assertIn("there is 1.00 times the hardware, not 2 times", said)
 
+    def test_more_than_the_hardware_allows_is_called_a_disturbed_run(self):
+        said = training(made_up.train(1, 0.050), made_up.train(2, 0.03))
+        self.assertIn("167% of the ideal 2 times, more than can be", said)
+        self.assertNotIn("next to nothing", said)
+
     def test_strong_scaling_is_compared_with_the_same_global_batch(self):
         wrong = made_up.train(1, 0.010, batch=64, scaling="strong")
         said = training(made_up.train(1, 0.050, scaling="strong"), wrong, made_up.train(2, 0.026, scaling="strong"))
