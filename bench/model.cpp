@@ -3,11 +3,12 @@
 // are timed against each other in interleaved rounds, after each was compared with the plain one.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <new>
 
 #include "bench/main.hpp"
+#include "bench/replicas.hpp"
 #include "bench/session.hpp"
 #include "harness/measure.hpp"
 #include "harness/options.hpp"
@@ -62,60 +63,60 @@ std::vector<harness::Option> table() {
 }
 
 // One replica on each device, all with the same images; they never communicate.
-class Replicas {
+class Contender {
  public:
-  Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings)
-      : devices_(devices), images_(settings.capacity) {
-    settings.threads = devices.threads();
-    const auto data = models::make_synthetic(images_, settings.seed);
+  Contender(harness::Devices& devices, const std::string& model, const models::ModelSettings& settings)
+      : replicas_(devices, model, settings) {
+    const auto data = models::make_synthetic(settings.capacity, settings.seed);
+    bench::Batch batch{&data};
     for (int rank = 0; rank < devices.size(); ++rank) {
-      streams_.push_back(devices[rank].make_stream());
-      models_.push_back(models::make_model(model, *streams_.back(), settings));
-      for (int i = 0; i < images_; ++i) {
-        data.load(i, models_.back()->images() + std::size_t(i) * models::Dataset::pixels, models_.back()->labels() + i);
-      }
+      for (std::size_t image = 0; image < data.size(); ++image) batch.images.push_back(image);
+      batch.shards.push_back(data.size());
     }
-    run_forward(), run_backward();
-    for (const auto& stream : streams_) stream->sync();
+    replicas_.load(batch);
+    replicas_.forward();
+    replicas_.backward();
+    replicas_.sync();
   }
 
-  models::Model& model() { return *models_[0]; }
+  models::Model& model() const { return replicas_.model(); }
   double forward(int runs) {
-    return time(runs, [this] { run_forward(); });
+    return time(runs, [this] { replicas_.forward(); });
   }
   double backward(int runs) {
-    return time(runs, [this] { run_backward(); });
+    return time(runs, [this] { replicas_.backward(); });
   }
+  // At a rate of 0: what it costs does not depend on it, and the parameters stay.
   double update(int runs) {
-    return time(runs, [this] { run_update(); });
+    return time(runs, [this] { replicas_.update(0); });
   }
   double step(int runs) {
-    return time(runs, [this] { run_forward(), run_backward(), run_update(); });
+    return time(runs, [this] {
+      replicas_.forward();
+      replicas_.backward();
+      replicas_.update(0);
+    });
   }
 
   double forward_of(int layer) {
-    return time(1, [&] {
-      for (auto& model : models_) model->forward(layer, images_);
-    });
+    return time(1, [&] { replicas_.forward(layer); });
   }
   double backward_of(int layer) {
-    return time(1, [&] {
-      for (auto& model : models_) model->backward(layer, images_);
-    });
+    return time(1, [&] { replicas_.backward(layer); });
   }
 
   // How far the gradients of the first images are from those of the plain backend, at worst.
   double distance_from_plain(const std::string& name, models::ModelSettings settings) {
     settings.backend = "plain";
-    settings.capacity = std::min(images_, images_to_check);
-    const auto plain = models::make_model(name, *streams_[0], settings);
+    settings.capacity = std::min(replicas_.images(0), images_to_check);
+    const auto plain = models::make_model(name, replicas_.stream(0), settings);
     std::copy_n(model().images(), settings.capacity * models::Dataset::pixels, plain->images());
     std::copy_n(model().labels(), settings.capacity, plain->labels());
     for (models::Model* each : {&model(), plain.get()}) {
       each->forward(settings.capacity);
       for (int layer = each->layers() - 1; layer >= 0; --layer) each->backward(layer, settings.capacity);
     }
-    streams_[0]->sync();
+    replicas_.sync();
     double worst = 0;
     for (const auto& parameter : plain->parameter_table()) {
       double off = 0, norm = 0;
@@ -130,35 +131,14 @@ class Replicas {
   }
 
  private:
-  void run_forward() {
-    for (auto& model : models_) model->forward(images_);
-  }
-  void run_backward() {
-    for (int layer = model().layers() - 1; layer >= 0; --layer) {
-      for (auto& model : models_) model->backward(layer, images_);
-    }
-  }
-  // At a rate of 0: what it costs does not depend on it, and the parameters stay.
-  void run_update() {
-    for (auto& model : models_) model->step(0);
+  // Seconds of one run.
+  double time(int runs, const std::function<void()>& issue) const {
+    return replicas_.time([&] {
+      for (int i = 0; i < runs; ++i) issue();
+    }) / runs;
   }
 
-  // Seconds of one run, from the first device's beginning to the last one's end.
-  template <typename Issue>
-  double time(int runs, Issue&& issue) {
-    const auto begin = streams_[0]->record(harness::Timing::on);
-    for (std::size_t rank = 1; rank < streams_.size(); ++rank) streams_[rank]->wait(begin);
-    for (int i = 0; i < runs; ++i) issue();
-    for (std::size_t rank = 1; rank < streams_.size(); ++rank) streams_[0]->wait(streams_[rank]->record());
-    const auto end = streams_[0]->record(harness::Timing::on);
-    for (const auto& stream : streams_) stream->sync();
-    return devices_.seconds_between(begin, end) / runs;
-  }
-
-  harness::Devices& devices_;
-  int images_;
-  std::vector<std::unique_ptr<harness::Stream>> streams_;
-  std::vector<std::unique_ptr<models::Model>> models_;
+  bench::Replicas replicas_;
 };
 
 // Multiplications and additions of a layer, forward and backward, on so many images; nothing but those of weights.
@@ -245,13 +225,13 @@ class Bench {
     settings.init = models::parse_init(options_.text("init"));
     settings.seed = measuring_.seed;
 
-    std::vector<std::unique_ptr<Replicas>> contenders;
+    std::vector<std::unique_ptr<Contender>> contenders;
     std::vector<std::size_t> rows;
     for (const auto& backend : backends) {
       settings.backend = backend;
       const std::size_t row = session.add(describe(block, backend, devices));
       try {
-        contenders.push_back(std::make_unique<Replicas>(devices, model, settings));
+        contenders.push_back(std::make_unique<Contender>(devices, model, settings));
       } catch (const harness::OutOfMemory& error) {
         session.give_up(row, harness::Status::skipped, error.what());
         continue;
@@ -265,17 +245,17 @@ class Bench {
     measure(contenders, rows, session);
   }
 
-  void measure(const std::vector<std::unique_ptr<Replicas>>& contenders, const std::vector<std::size_t>& rows,
+  void measure(const std::vector<std::unique_ptr<Contender>>& contenders, const std::vector<std::size_t>& rows,
                bench::Session& session) const {
     enum Quantity { forward, backward, update, step, quantities };
     constexpr const char* names[] = {"forward_seconds", "backward_seconds", "optimizer_seconds", "step_seconds"};
     std::vector<harness::Trial> trials;
     for (const auto& contender : contenders) {
-      Replicas& replicas = *contender;
-      trials.push_back({[&replicas](int runs) { return replicas.forward(runs); }});
-      trials.push_back({[&replicas](int runs) { return replicas.backward(runs); }});
-      trials.push_back({[&replicas](int runs) { return replicas.update(runs); }});
-      trials.push_back({[&replicas](int runs) { return replicas.step(runs); }});
+      Contender& timed = *contender;
+      trials.push_back({[&timed](int runs) { return timed.forward(runs); }});
+      trials.push_back({[&timed](int runs) { return timed.backward(runs); }});
+      trials.push_back({[&timed](int runs) { return timed.update(runs); }});
+      trials.push_back({[&timed](int runs) { return timed.step(runs); }});
     }
     harness::measure(trials, measuring_, [&](std::size_t index, const harness::Measurement& measured) {
       const std::size_t contender = index / quantities;
@@ -318,14 +298,14 @@ class Bench {
   }
 
   // Layer by layer, apart from the samples: the clock between two layers costs time itself.
-  json profile(Replicas& replicas, double step_seconds, int batch) const {
-    const models::Model& model = replicas.model();
+  json profile(Contender& contender, double step_seconds, int batch) const {
+    const models::Model& model = contender.model();
     const int repetitions =
         std::clamp(static_cast<int>(measuring_.budget_seconds / step_seconds), fewest_profiles, most_profiles);
     std::vector<std::vector<double>> forward(model.layers()), backward(model.layers());
     for (int i = 0; i < repetitions; ++i) {
-      for (int layer = 0; layer < model.layers(); ++layer) forward[layer].push_back(replicas.forward_of(layer));
-      for (int layer = model.layers() - 1; layer >= 0; --layer) backward[layer].push_back(replicas.backward_of(layer));
+      for (int layer = 0; layer < model.layers(); ++layer) forward[layer].push_back(contender.forward_of(layer));
+      for (int layer = model.layers() - 1; layer >= 0; --layer) backward[layer].push_back(contender.backward_of(layer));
     }
     json layers = json::array();
     for (int layer = 0; layer < model.layers(); ++layer) {

@@ -1,102 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_train: the all-reduce inside real training steps. For each point the whole step, its compute alone and its
-// communication alone are timed in interleaved rounds from the initial parameters, then the model is trained.
+// bench_train: the all-reduce inside real training steps. Ways of training that share a model and its devices share the
+// replicas too: the whole step, its compute alone and its communication alone are timed in interleaved rounds from the
+// initial parameters, then each way trains the model from there.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iostream>
-#include <set>
+#include <memory>
 
 #include "allreduce/algorithms.hpp"
 #include "bench/main.hpp"
 #include "bench/session.hpp"
-#include "bench/training/replicas.hpp"
+#include "bench/training/course.hpp"
+#include "bench/training/options.hpp"
+#include "bench/training/strategy.hpp"
+#include "bench/training/timing.hpp"
 #include "harness/clock.hpp"
-#include "harness/measure.hpp"
-#include "harness/options.hpp"
-#include "harness/report.hpp"
 #include "harness/sweep.hpp"
 #include "harness/table.hpp"
 #include "harness/text.hpp"
 
 namespace {
 
-using harness::Kind;
 using nlohmann::json;
-
-std::vector<harness::Option> table() {
-  auto options = harness::common_options();
-  std::vector<std::string> algorithms = {"all"};
-  for (const auto& row : allreduce::algorithms()) algorithms.emplace_back(row.name);
-  std::vector<std::string> models;
-  for (const auto& row : models::catalogue()) models.emplace_back(row.name);
-  const std::vector<harness::Option> own = {
-      {.name = "model", .kind = Kind::names, .default_text = "lenet", .help = "what is trained", .allowed = models},
-      {.name = "strategy",
-       .kind = Kind::names,
-       .default_text = "scratch,distributed",
-       .help = "scratch: one all-reduce a parameter, after backward; distributed: buckets, while backward goes on",
-       .allowed = {"scratch", "distributed"}},
-      {.name = "algorithm",
-       .kind = Kind::names,
-       .default_text = "ring",
-       .help = "which all-reduce, or all",
-       .allowed = algorithms},
-      {.name = "batch",
-       .kind = Kind::integer,
-       .default_text = "256",
-       .help = "images of a step: of all devices with --scaling=strong, of each with weak",
-       .minimum = 1,
-       .maximum = 1e6},
-      {.name = "scaling",
-       .kind = Kind::choice,
-       .help = "by default strong for one device count, weak for several",
-       .allowed = {"weak", "strong"}},
-      {.name = "lr", .kind = Kind::real, .default_text = "0.1", .help = "learning rate, of one device"},
-      {.name = "lr-scaling",
-       .kind = Kind::choice,
-       .default_text = "linear",
-       .help = "whether the learning rate grows with the global batch (weak scaling)",
-       .allowed = {"linear", "none"}},
-      {.name = "bucket",
-       .kind = Kind::byte_count,
-       .default_text = "25M",
-       .help = "size of a bucket of gradients",
-       .minimum = 1},
-      {.name = "overlap",
-       .kind = Kind::names,
-       .default_text = "on",
-       .help = "whether buckets are reduced while backward goes on",
-       .allowed = {"on", "off"}},
-      {.name = "data",
-       .kind = Kind::choice,
-       .default_text = "fashion_mnist",
-       .help = "what it is trained on",
-       .allowed = {"fashion_mnist", "synthetic"}},
-      {.name = "data-dir", .kind = Kind::text, .help = "the folder of Fashion-MNIST's four files"},
-      {.name = "init",
-       .kind = Kind::choice,
-       .default_text = "he",
-       .help = "how parameters are drawn",
-       .allowed = {"he", "std001", "default"}},
-      {.name = "order",
-       .kind = Kind::choice,
-       .default_text = "shuffled",
-       .help = "of the images in an epoch",
-       .allowed = {"shuffled", "sequential"}},
-      {.name = "steps", .kind = Kind::integer, .default_text = "50", .help = "train so many steps", .maximum = 1e9},
-      {.name = "epochs", .kind = Kind::integer, .help = "train so many epochs instead", .minimum = 1, .maximum = 1e6},
-      {.name = "eval", .kind = Kind::flag, .help = "test accuracy after each epoch, or after the steps"}};
-  options.insert(options.end(), own.begin(), own.end());
-  return options;
-}
 
 class Bench {
  public:
   explicit Bench(const harness::Options& options)
       : options_(options),
-        measuring_(bench::measure_settings(options)),
-        columns_({{.title = "model", .left = true, .width = 6},
+        measuring_(bench::measure_settings(options, 3)),
+        columns_({{.title = "model", .left = true, .width = 8},
                   {.title = "device", .left = true, .width = 7},
-                  {.title = "strategy", .left = true, .width = 11},
+                  {.title = "strategy", .left = true, .width = 13},
                   {.title = "algorithm", .left = true, .width = 16},
                   {.title = "overlap", .left = true, .width = 7},
                   {.title = "batch", .width = 6},
@@ -112,44 +47,53 @@ class Bench {
       throw harness::bad_value("epochs", options.text("epochs"), "either steps or epochs are given, not both");
     }
     const auto devices = bench::device_points(options, "cpu:2");
-    std::set<std::string> alone;  // points of one device, which has nothing to reduce: one algorithm stands for all
-    for (const auto& point : devices) {
-      if (bench::ranks_of(options, point) == 1) alone.insert(point);
-    }
-    scaling_ = options.has("scaling") ? options.text("scaling") : devices.size() > 1 ? "weak" : "strong";
-    const auto algorithms = allreduce::select_algorithms(options.names("algorithm"));
-    for (const json& point : harness::points({{"model", bench::values(options.names("model"))},
-                                              {"device", bench::values(devices)},
-                                              {"strategy", bench::values(options.names("strategy"))},
-                                              {"algorithm", bench::values(algorithms)},
-                                              {"overlap", bench::values(options.names("overlap"))}})) {
-      if (alone.contains(point["device"].get<std::string>()) && point["algorithm"] != algorithms[0]) continue;
-      // Only buckets can overlap.
-      if (point["strategy"] == "scratch" && point["overlap"] != options.names("overlap")[0]) continue;
-      points_.push_back(point);
-    }
+    scaling_ = bench::scaling_of(options, devices.size());
+    blocks_ = harness::points({{"model", bench::values(options.names("model"))}, {"device", bench::values(devices)}});
   }
 
   int run() {
     if (options_.on("list")) {
-      for (const json& point : points_) std::cout << point.dump() << '\n';
+      for (const json& block : blocks_) {
+        for (const json& point : points_of(block)) std::cout << point.dump() << '\n';
+      }
       return 0;
     }
-    bench::Session session(options_, "bench_train", "points", points_.size(),
+    bench::Session session(options_, "bench_train", "points", blocks_.size(),
                            [this](const harness::Result& result) { print(result); });
     load_data();
     std::cout << "# " << scaling_ << " scaling: a batch of " << options_.integer("batch")
-              << (scaling_ == "weak" ? " on each device" : " over all devices") << '\n';
+              << (scaling_ == "weak" ? " on each device" : " over all devices") << ", learning rate "
+              << options_.text("lr")
+              << (scaling_ == "weak" && options_.text("lr-scaling") == "linear" ? " times the devices" : "") << '\n';
     columns_.print_header(std::cout);
-    for (const json& point : points_) {
-      const auto devices = session.open(point["device"]);
-      session.point(point.dump(), [&] { run_point(point, *devices, session); });
+    for (const json& block : blocks_) {
+      const auto devices = session.open(block["device"]);
+      session.point(block.dump(), [&] { run_block(block, *devices, session); });
     }
     std::cout << "# exposed = step - compute: what communication costs; negative where it is below the noise\n";
     return session.finish();
   }
 
  private:
+  // The ways of training that a block compares. One device has nothing to reduce: one algorithm stands for all there.
+  std::vector<json> points_of(const json& block) const {
+    const bool alone = bench::ranks_of(options_, block["device"]) == 1;
+    const auto algorithms = allreduce::select_algorithms(options_.names("algorithm"));
+    std::vector<json> points;
+    for (json point : harness::points({{"strategy", bench::values(options_.names("strategy"))},
+                                       {"algorithm", bench::values(algorithms)},
+                                       {"overlap", bench::values(options_.names("overlap"))}})) {
+      const auto& strategy = bench::find_strategy(point["strategy"].get<std::string>());
+      if ((alone || !strategy.reduces) && point["algorithm"] != algorithms[0]) continue;
+      if (!strategy.buckets && point["overlap"] != options_.names("overlap")[0]) continue;
+      if (!strategy.reduces) point["algorithm"] = nullptr;
+      if (!strategy.buckets) point["overlap"] = nullptr;
+      point.update(block);
+      points.push_back(point);
+    }
+    return points;
+  }
+
   void load_data() {
     if (options_.text("data") == "synthetic") {
       constexpr std::size_t train_images = 10000;
@@ -162,121 +106,126 @@ class Bench {
     if (options_.on("eval")) test_ = models::load_fashion_mnist(models::Part::test, options_.text("data-dir"));
   }
 
-  bench::TrainingSettings settings_for(const json& point, int ranks) const {
-    bench::TrainingSettings settings;
-    settings.model = point["model"];
-    settings.strategy = point["strategy"];
-    settings.algorithm = point["algorithm"];
-    settings.overlap = point["overlap"] == "on";
-    settings.bucket_bytes = options_.byte_count("bucket");
-    const bool weak = scaling_ == "weak";
-    settings.global_batch = static_cast<std::size_t>(options_.integer("batch")) * (weak ? ranks : 1);
-    settings.lr = options_.real("lr") * (weak && options_.text("lr-scaling") == "linear" ? ranks : 1);
-    settings.order =
-        options_.text("order") == "shuffled" ? models::Sampler::Order::shuffled : models::Sampler::Order::sequential;
-    settings.replica.init = models::parse_init(options_.text("init"));
-    settings.replica.seed = static_cast<std::uint64_t>(options_.integer("seed"));
-    return settings;
+  // A contender of a block: its row of the report, and what trains.
+  struct Way {
+    std::size_t row;
+    std::unique_ptr<bench::Strategy> strategy;
+  };
+
+  void run_block(const json& block, harness::Devices& devices, bench::Session& session) {
+    const int ranks = devices.size();
+    const std::size_t global_batch = bench::global_batch_of(options_, scaling_, ranks);
+    models::ModelSettings replica;
+    replica.capacity = static_cast<int>((global_batch + ranks - 1) / ranks);
+    replica.init = models::parse_init(options_.text("init"));
+    replica.seed = measuring_.seed;
+    std::vector<std::size_t> rows;
+    for (const json& point : points_of(block)) {
+      rows.push_back(session.add(describe(point, devices, replica, global_batch)));
+    }
+
+    bench::CourseSettings course = bench::course_settings(options_, global_batch);
+    course.train = &train_;
+    if (options_.on("eval")) course.test = &test_;
+    bench::Replicas replicas(devices, block["model"], replica);
+    std::vector<Way> ways;
+    for (const std::size_t row : rows) {
+      const json& point = session.results()[row].point;
+      const auto& strategy = bench::find_strategy(point["strategy"].get<std::string>());
+      ways.push_back({row, strategy.make(replicas, bench::strategy_settings(options_, point, scaling_, ranks))});
+    }
+    const std::vector<float> initial = replicas.state();
+    measure(ways, replicas, course, session);
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      replicas.restore(initial);
+      train(ways[i], replicas, course, session, [&](double share, const std::string& what) {
+        session.show((static_cast<double>(i) + share) / static_cast<double>(ways.size()), what);
+      });
+    }
   }
 
-  void run_point(const json& point, harness::Devices& devices, bench::Session& session) {
-    const int ranks = devices.size();
-    const bench::TrainingSettings settings = settings_for(point, ranks);
+  harness::Result describe(const json& point, const harness::Devices& devices, const models::ModelSettings& replica,
+                           std::size_t global_batch) const {
     harness::Result result;
     result.bench = "train";
     result.oversubscribed = devices.oversubscribed();
     result.point = point;
     const bool epochs = options_.has("epochs");
-    const json more = {{"ranks", ranks},
-                       {"threads", devices.threads()},
-                       {"engine", "streams"},
-                       {"launch", "eager"},
-                       {"backend", settings.replica.backend},
-                       {"math", "f32"},
-                       {"batch", (settings.global_batch + ranks - 1) / ranks},
-                       {"global_batch", settings.global_batch},
-                       {"scaling", scaling_},
-                       {"lr", settings.lr},
-                       {"lr_scaling", options_.text("lr-scaling")},
-                       {"init", options_.text("init")},
-                       {"seed", options_.integer("seed")},
-                       {"order", options_.text("order")},
-                       {"steps", epochs ? json(nullptr) : json(options_.integer("steps"))},
-                       {"epochs", epochs ? json(options_.integer("epochs")) : json(nullptr)},
-                       {"bucket_bytes", settings.bucket_bytes},
-                       {"data", options_.text("data")},
-                       {"slow", nullptr}};
-    result.point.update(more);
-    if (settings.strategy == "scratch") result.point["overlap"] = nullptr;
-    result.command = command_for(result.point);
-    const std::size_t row = session.add(result);
-
-    bench::Replicas replicas(devices, train_, settings);
-    measure(replicas, settings, result);
-    compare_with_baseline(session.results(), result);
-    session.update(row, result);
-    train(replicas, result, session);
-    result.extra["checksums"] = replicas.checksums();
-    if (ranks > 1) result.check = harness::Check::exact;  // the replicas are equal, bit for bit
-    session.update(row, result);
+    const auto settings = bench::strategy_settings(options_, point, scaling_, devices.size());
+    result.point.update({{"ranks", devices.size()},
+                         {"threads", devices.threads()},
+                         {"engine", "streams"},
+                         {"launch", options_.text("launch")},
+                         {"backend", replica.backend},
+                         {"math", "f32"},
+                         {"batch", (global_batch + devices.size() - 1) / devices.size()},
+                         {"global_batch", global_batch},
+                         {"scaling", scaling_},
+                         {"lr", settings.lr},
+                         {"lr_scaling", options_.text("lr-scaling")},
+                         {"init", options_.text("init")},
+                         {"seed", options_.integer("seed")},
+                         {"order", options_.text("order")},
+                         {"steps", epochs ? json(nullptr) : json(options_.integer("steps"))},
+                         {"epochs", epochs ? json(options_.integer("epochs")) : json(nullptr)},
+                         {"bucket_bytes", settings.bucket_bytes},
+                         {"data", options_.text("data")},
+                         {"slow", nullptr}});
+    result.command = bench::command_for(options_, result.point);
+    return result;
   }
 
-  // Repeats this point alone.
-  std::vector<std::string> command_for(const json& point) const {
-    std::vector<std::string> command = {"bench_train"};
-    const auto add = [&](const std::string& name, const std::string& value) {
-      command.push_back(std::string("--").append(name).append("=").append(value));
-    };
-    for (const char* name : {"model", "device", "strategy", "algorithm", "scaling"}) add(name, point[name]);
-    if (point["overlap"].is_string()) add("overlap", point["overlap"]);
-    for (const char* name : {"threads", "batch", "lr", "lr-scaling", "bucket", "data", "data-dir", "init", "order",
-                             "seed", "epochs", "eval"}) {
-      if (options_.given(name)) add(name, options_.text(name));
+  void measure(const std::vector<Way>& ways, bench::Replicas& replicas, const bench::CourseSettings& course,
+               bench::Session& session) const {
+    const bench::Batch first = bench::Course(replicas.ranks(), course).batch(0);
+    std::vector<bench::Contender> contenders;
+    std::vector<double> load_seconds;
+    for (const Way& way : ways) {
+      const double begin = harness::steady_seconds();
+      way.strategy->load(first);
+      load_seconds.push_back(harness::steady_seconds() - begin);
+      contenders.push_back({way.strategy.get(), session.results()[way.row].point["strategy"]});
     }
-    if (!options_.has("epochs")) add("steps", options_.text("steps"));
-    return command;
+    const auto times = bench::time_steps(contenders, replicas, measuring_);
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      harness::Result result = session.results()[ways[i].row];
+      record(result, times[i], *ways[i].strategy, replicas);
+      result.metrics["load_seconds"] = load_seconds[i];
+      compare_with_one_device(session.results(), result);
+      session.update(ways[i].row, std::move(result));
+    }
   }
 
-  void measure(bench::Replicas& replicas, const bench::TrainingSettings& settings, harness::Result& result) {
-    const double before_load = harness::steady_seconds();
-    replicas.load(0, 0);
-    const double load = harness::steady_seconds() - before_load;
-    const std::vector<float> initial = replicas.parameters();
-    bench::Phases phases;
-    std::vector<harness::Trial> trials;
-    for (const bench::Work work : {bench::Work::step, bench::Work::compute, bench::Work::communication}) {
-      trials.push_back({[&, work](int runs) {
-                          double seconds = 0;
-                          for (int run = 0; run < runs; ++run) seconds += replicas.run(work);
-                          if (work == bench::Work::step) phases = replicas.phases();
-                          return seconds / runs;
-                        },
-                        [&] { replicas.restore(initial); }});
-    }
-    const auto measured = harness::measure(trials, measuring_);
-    replicas.restore(initial);
-    const double step = measured[0].seconds;
-    const double compute = measured[1].seconds;
-    const bool alone = result.point["ranks"] == 1;
-    const double communication = alone ? 0 : measured[2].seconds;
-    const double images = static_cast<double>(settings.global_batch) / step;
-    bench::record_samples(result, measured[0]);
+  static void record(harness::Result& result, const bench::StepTimes& times, const bench::Strategy& strategy,
+                     const bench::Replicas& replicas) {
+    bench::record_samples(result, times.step);
+    const double step = times.step.seconds;
+    const double exposed = step - times.compute;
+    const double images = result.point["global_batch"].get<double>() / step;
     result.metrics = {{"step_seconds", step},
-                      {"compute_seconds", compute},
-                      {"communication_seconds", communication},
-                      {"exposed_seconds", step - compute},
-                      {"hidden_seconds", communication - (step - compute)},
-                      {"forward_seconds", phases.forward},
-                      {"backward_seconds", phases.backward},
-                      {"optimizer_seconds", phases.optimizer},
-                      {"load_seconds", load},
+                      {"low", bench::low_of(times.step)},
+                      {"high", bench::high_of(times.step)},
+                      {"compute_seconds", times.compute},
+                      {"communication_seconds", times.communication},
+                      {"exposed_seconds", exposed},
+                      {"hidden_seconds", times.communication - exposed},
                       {"images_per_second", images},
-                      {"images_per_second_per_device", images / result.point["ranks"].get<int>()},
-                      {"communication_fraction", std::max(0.0, (step - compute) / step)},
+                      {"images_per_second_per_device", images / replicas.ranks()},
+                      {"communication_fraction", std::max(0.0, exposed / step)},
+                      {"waiting_seconds", times.waiting},
+                      {"bytes_moved", strategy.bytes_moved()},
                       {"parameters", replicas.size()},
                       {"parameter_bytes", replicas.size() * sizeof(float)}};
+    json phases = json::object();
+    for (const bench::Phase& phase : times.phases) {
+      phases[phase.name] = *std::max_element(phase.seconds.begin(), phase.seconds.end());
+    }
+    result.metrics["forward_seconds"] = phases.at("forward");
+    result.metrics["backward_seconds"] = phases.at("backward");
+    result.metrics["optimizer_seconds"] = phases.at("update");
+    result.extra["phases"] = std::move(phases);
     json buckets = json::array();
-    for (const models::Slice& slice : replicas.reductions()) {
+    for (const models::Slice& slice : strategy.reductions()) {
       buckets.push_back({{"index", buckets.size()},
                          {"bytes", slice.count * sizeof(float)},
                          {"first", slice.offset},
@@ -285,70 +234,66 @@ class Bench {
     result.extra["buckets"] = buckets;
   }
 
-  // Speed-up is against the first result of one device with the same model and strategy.
-  static void compare_with_baseline(const std::vector<harness::Result>& results, harness::Result& result) {
-    const double images = result.metrics["images_per_second"];
-    const int ranks = result.point["ranks"];
-    double baseline = ranks == 1 ? images : 0;
-    if (ranks == 1) result.extra["baseline"] = result.point["device"];
+  // Speed-up is against the first point of one device with the same model.
+  static void compare_with_one_device(const std::vector<harness::Result>& results, harness::Result& result) {
     for (const harness::Result& other : results) {
-      if (ranks == 1 || other.point["ranks"] != 1 || other.point["model"] != result.point["model"] ||
-          other.point["strategy"] != result.point["strategy"] || !other.metrics.contains("images_per_second")) {
-        continue;
-      }
-      baseline = other.metrics["images_per_second"];
+      if (other.point["ranks"] != 1 || other.point["model"] != result.point["model"]) continue;
+      const bool itself = other.point == result.point;
+      if (!itself && !other.metrics.contains("images_per_second")) continue;
+      const double alone = (itself ? result : other).metrics["images_per_second"];
+      const double speedup = result.metrics["images_per_second"].get<double>() / alone;
       result.extra["baseline"] = other.point["device"];
-      break;
+      result.metrics["speedup"] = speedup;
+      result.metrics["scaling_efficiency"] = speedup / result.point["ranks"].get<int>();
+      return;
     }
-    if (baseline <= 0) return;
-    result.metrics["speedup"] = images / baseline;
-    result.metrics["scaling_efficiency"] = images / baseline / ranks;
   }
 
-  void train(bench::Replicas& replicas, harness::Result& result, bench::Session& session) {
-    json losses = json::array();
+  void train(const Way& way, bench::Replicas& replicas, const bench::CourseSettings& settings, bench::Session& session,
+             const std::function<void(double, const std::string&)>& show) const {
+    bench::Course course(replicas.ranks(), settings);
+    harness::Result result = session.results()[way.row];
     json epochs = json::array();
-    const std::size_t whole_epochs = options_.has("epochs") ? static_cast<std::size_t>(options_.integer("epochs")) : 0;
-    const std::size_t steps =
-        whole_epochs ? whole_epochs * replicas.batches() : static_cast<std::size_t>(options_.integer("steps"));
-    double began = harness::steady_seconds();
-    double epoch_loss = 0;
-    for (std::size_t step = 0; step < steps; ++step) {
-      const std::size_t batch = step % replicas.batches();
-      session.show(static_cast<double>(step) / static_cast<double>(steps),
-                   "step " + std::to_string(step + 1) + " of " + std::to_string(steps) + " of " + result.point.dump());
-      replicas.load(step / replicas.batches(), batch);
-      replicas.run(bench::Work::step);
-      losses.push_back(replicas.mean_loss());
-      epoch_loss += replicas.mean_loss();
-      const bool last = step + 1 == steps;
-      if (batch + 1 != replicas.batches() && !last) continue;
-      const double seconds = harness::steady_seconds() - began;
-      json epoch = {{"epoch", epochs.size() + 1},
-                    {"seconds", seconds},
-                    {"train_loss", epoch_loss / static_cast<double>(batch + 1)}};
-      if (options_.on("eval")) {
-        epoch["test_accuracy"] = replicas.accuracy(test_);
-        result.metrics["test_accuracy"] = epoch["test_accuracy"];
-      }
-      if (whole_epochs || options_.on("eval")) epochs.push_back(epoch);
-      epoch_loss = 0;
-      began = harness::steady_seconds();
-    }
+    const auto losses = course.run(
+        *way.strategy, replicas,
+        [&](std::size_t step) {
+          show(static_cast<double>(step) / static_cast<double>(course.steps()),
+               "step " + std::to_string(step + 1) + " of " + std::to_string(course.steps()) + ", " +
+                   name_of(result.point));
+        },
+        [&](const bench::Epoch& epoch) {
+          result.extra["checksums"] = epoch.checksums;
+          json row = {{"epoch", epoch.number}, {"seconds", epoch.seconds}, {"train_loss", epoch.loss}};
+          if (epoch.accuracy) row["test_accuracy"] = result.metrics["test_accuracy"] = *epoch.accuracy;
+          if (settings.epochs > 0 || settings.test) epochs.push_back(row);
+        });
+    if (losses.empty()) result.extra["checksums"] = replicas.checksums();
     result.extra["losses"] = losses;
     result.extra["epochs"] = epochs;
+    if (replicas.ranks() > 1) result.check = harness::Check::exact;  // the replicas are equal, bit for bit
+    session.update(way.row, std::move(result));
+  }
+
+  // "lenet cpu:2 distributed ring".
+  static std::string name_of(const json& point) {
+    std::string name;
+    for (const char* word : {"model", "device", "strategy", "algorithm"}) {
+      if (point[word].is_string()) name.append(name.empty() ? "" : " ").append(point[word].get<std::string>());
+    }
+    return name;
   }
 
   void print(const harness::Result& result) const {
     const auto metric = [&](const char* name) { return bench::metric_of(result, name); };
     const auto seconds = [&](const char* name) { return harness::format_seconds(metric(name)); };
-    const json& point = result.point;
+    const auto text = [&](const char* name) {
+      return result.point[name].is_null() ? "n/a" : result.point[name].get<std::string>();
+    };
     const auto losses = result.extra.find("losses");
     const bool trained = losses != result.extra.end() && !losses->empty();
     columns_.print_row(std::cout,
-                       {point["model"], point["device"], point["strategy"], point["algorithm"],
-                        point["overlap"].is_null() ? "n/a" : point["overlap"].get<std::string>(),
-                        std::to_string(point["global_batch"].get<int>()), seconds("step_seconds"),
+                       {text("model"), text("device"), text("strategy"), text("algorithm"), text("overlap"),
+                        std::to_string(result.point["global_batch"].get<int>()), seconds("step_seconds"),
                         seconds("compute_seconds"), seconds("communication_seconds"), seconds("exposed_seconds"),
                         harness::format_real(metric("images_per_second"), 4), harness::format_real(metric("speedup")),
                         harness::format_real(trained ? losses->back().get<double>() : std::nan(""), 4),
@@ -359,7 +304,7 @@ class Bench {
   harness::MeasureSettings measuring_;
   harness::Table columns_;
   std::string scaling_;
-  std::vector<json> points_;
+  std::vector<json> blocks_;
   models::Dataset train_, test_;
 };
 
@@ -368,5 +313,5 @@ class Bench {
 int main(int argc, char** argv) {
   return bench::run_main(
       "bench_train", "Times training steps on one device and several, and what their all-reduce costs; then trains.",
-      table(), argc, argv, [](const harness::Options& options) { return Bench(options).run(); });
+      bench::training_options(), argc, argv, [](const harness::Options& options) { return Bench(options).run(); });
 }

@@ -40,13 +40,32 @@ class Training(BenchCase):
         self.assertAlmostEqual(metrics["exposed_seconds"], metrics["step_seconds"] - metrics["compute_seconds"])
         self.assertAlmostEqual(metrics["hidden_seconds"],
                                metrics["communication_seconds"] - metrics["exposed_seconds"])
-        self.assertEqual(one["metrics"]["communication_seconds"], 0)
+        for nothing in ("communication_seconds", "exposed_seconds", "hidden_seconds", "bytes_moved"):
+            self.assertEqual(one["metrics"][nothing], 0)
+        self.assertEqual(two["metrics"]["bytes_moved"], 2 * metrics["parameter_bytes"])  # a ring of two: half, four times
+        self.assertEqual(set(two["phases"]), {"forward", "backward", "all_reduce", "update"})
         self.assertEqual((one["point"]["global_batch"], two["point"]["global_batch"]), (10, 20))
         self.assertAlmostEqual(two["point"]["lr"], 2 * one["point"]["lr"])
         self.assertEqual(len(two["buckets"]), 8)  # one a parameter tensor
         self.assertEqual(sum(bucket["bytes"] for bucket in two["buckets"]), metrics["parameter_bytes"])
         self.assertAlmostEqual(metrics["speedup"],
                                metrics["images_per_second"] / one["metrics"]["images_per_second"])
+
+    def test_speed_up_is_against_the_first_point_of_one_device(self):
+        rows = self.results(*QUICK, "--device=cpu:1,cpu:2,cpu:3", "--algorithm=ring,tree")
+        first = rows[0]["metrics"]["images_per_second"]
+        for row in rows:
+            metrics = row["metrics"]
+            self.assertEqual(row["baseline"], "cpu:1")
+            self.assertEqual(row["point"]["scaling"], "weak")
+            self.assertAlmostEqual(metrics["speedup"], metrics["images_per_second"] / first)
+            self.assertAlmostEqual(metrics["scaling_efficiency"], metrics["speedup"] / row["point"]["ranks"])
+
+    def test_a_row_is_repeated_by_its_command(self):
+        row = self.results(*QUICK, "--device=cpu:2", "--algorithm=tree,ring", "--lr=0.01")[-1]
+        again = self.results("--warmup=1", "--iterations=1", *row["command"][1:])[0]
+        self.assertEqual(again["point"], row["point"])
+        self.assertEqual(again["losses"], row["losses"])
 
     def test_accuracy_is_the_same_on_one_device_and_on_three(self):
         rows = self.results("--data=synthetic", "--batch=64", "--iterations=1", "--steps=4", "--device=cpu:1,cpu:3",

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// A replica of a model on every device of a point, each with the stream that it works on. The bench drives all replicas
+// in step from one thread; the devices do the work, later.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/device/device.hpp"
+#include "models/dataset.hpp"
+#include "models/model.hpp"
+
+namespace bench {
+
+// The images of one step, dealt out: rank r has the next shards[r] of them.
+struct Batch {
+  const models::Dataset* data = nullptr;
+  std::vector<std::size_t> images = {};  // indices in the data set
+  std::vector<std::size_t> shards = {};
+};
+
+class Replicas {
+ public:
+  // settings.capacity is that of each replica; its threads are set here.
+  Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings);
+
+  int ranks() const { return devices_.size(); }
+  harness::Devices& devices() const { return devices_; }
+  harness::Stream& stream(int rank) const { return *streams_[rank]; }
+  models::Model& model(int rank = 0) const { return *models_[rank]; }
+  std::size_t size() const { return model().size(); }  // elements of an arena
+
+  // Puts each rank's shard where its replica reads it, and returns when it is there.
+  void load(const Batch& batch);
+  int images(int rank) const { return shards_[rank]; }
+  std::size_t images() const;  // over all ranks
+
+  // Issued for all ranks, on the loaded batch.
+  void forward();
+  void forward(int layer);
+  // From the last layer to the first; after each, `filled` is given the slice of the gradients that is now final on
+  // every rank.
+  void backward(const std::function<void(models::Slice)>& filled = {});
+  models::Slice backward(int layer);
+  void update(double rate);  // the learning rate over the global batch
+
+  // Waits for all replicas.
+  void sync() const;
+  // Seconds from the first device's beginning to the last one's end of what is issued.
+  double time(const std::function<void()>& issue) const;
+
+  // After a sync: cross entropy of the last forward pass, summed over all ranks.
+  double loss() const;
+  // Fraction of `test` that is classified right; each replica takes its part.
+  double accuracy(const models::Dataset& test);
+
+  // What training changes, to be put back later. `restore` gives all ranks the same.
+  std::vector<float> state(int rank = 0) const;
+  void restore(const std::vector<float>& state) const;
+
+  // A hash of each rank's parameters; throws harness::Error naming the first tensor in which two ranks differ.
+  std::vector<std::string> checksums() const;
+
+ private:
+  void load(int rank, const models::Dataset& data, const std::function<std::size_t(std::size_t)>& image_of,
+            std::size_t count) const;
+
+  harness::Devices& devices_;
+  std::vector<std::unique_ptr<harness::Stream>> streams_;
+  std::vector<std::unique_ptr<models::Model>> models_;
+  std::vector<int> shards_;  // images of each rank in the loaded batch
+  std::size_t capacity_;
+};
+
+}  // namespace bench

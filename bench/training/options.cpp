@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/training/options.hpp"
+
+#include "allreduce/algorithms.hpp"
+
+namespace bench {
+
+using harness::Kind;
+
+std::vector<harness::Option> training_options() {
+  auto options = harness::common_options();
+  std::vector<std::string> algorithms = {"all"};
+  for (const auto& row : allreduce::algorithms()) algorithms.emplace_back(row.name);
+  std::vector<std::string> models;
+  for (const auto& row : models::catalogue()) models.emplace_back(row.name);
+  std::vector<std::string> names;
+  std::string summaries;
+  for (const auto& row : strategies()) {
+    names.emplace_back(row.name);
+    summaries.append(summaries.empty() ? "" : "; ").append(row.name).append(": ").append(row.summary);
+  }
+  const std::vector<harness::Option> own = {
+      {.name = "model", .kind = Kind::names, .default_text = "lenet", .help = "what is trained", .allowed = models},
+      {.name = "strategy",
+       .kind = Kind::names,
+       .default_text = "scratch,distributed",
+       .help = summaries,
+       .allowed = names},
+      {.name = "algorithm",
+       .kind = Kind::names,
+       .default_text = "ring",
+       .help = "which all-reduce, or all",
+       .allowed = algorithms},
+      {.name = "launch",
+       .kind = Kind::choice,
+       .default_text = "eager",
+       .help = "every op of an all-reduce issued by the host, or recorded once and replayed",
+       .allowed = {"eager", "graph"}},
+      {.name = "batch",
+       .kind = Kind::integer,
+       .default_text = "256",
+       .help = "images of a step: of all devices with --scaling=strong, of each with weak",
+       .minimum = 1,
+       .maximum = 1e6},
+      {.name = "scaling",
+       .kind = Kind::choice,
+       .help = "by default strong for one device count, weak for several",
+       .allowed = {"weak", "strong"}},
+      {.name = "lr", .kind = Kind::real, .default_text = "0.1", .help = "learning rate, of one device"},
+      {.name = "lr-scaling",
+       .kind = Kind::choice,
+       .default_text = "linear",
+       .help = "whether the learning rate grows with the global batch (weak scaling)",
+       .allowed = {"linear", "none"}},
+      {.name = "bucket",
+       .kind = Kind::byte_count,
+       .default_text = "25M",
+       .help = "size of a bucket of gradients; the first one is smaller",
+       .minimum = 1},
+      {.name = "overlap",
+       .kind = Kind::names,
+       .default_text = "on",
+       .help = "whether buckets are reduced while backward goes on",
+       .allowed = {"on", "off"}},
+      {.name = "data",
+       .kind = Kind::choice,
+       .default_text = "fashion_mnist",
+       .help = "what it is trained on",
+       .allowed = {"fashion_mnist", "synthetic"}},
+      {.name = "data-dir", .kind = Kind::text, .help = "the folder of Fashion-MNIST's four files"},
+      {.name = "init",
+       .kind = Kind::choice,
+       .default_text = "he",
+       .help = "how parameters are drawn",
+       .allowed = {"he", "std001", "default"}},
+      {.name = "order",
+       .kind = Kind::choice,
+       .default_text = "shuffled",
+       .help = "of the images in an epoch",
+       .allowed = {"shuffled", "sequential"}},
+      {.name = "steps", .kind = Kind::integer, .default_text = "50", .help = "train so many steps", .maximum = 1e9},
+      {.name = "epochs", .kind = Kind::integer, .help = "train so many epochs instead", .minimum = 1, .maximum = 1e6},
+      {.name = "eval", .kind = Kind::flag, .help = "test accuracy after each epoch, or after the steps"}};
+  options.insert(options.end(), own.begin(), own.end());
+  return options;
+}
+
+std::string scaling_of(const harness::Options& options, std::size_t device_points) {
+  if (options.has("scaling")) return options.text("scaling");
+  return device_points > 1 ? "weak" : "strong";
+}
+
+std::size_t global_batch_of(const harness::Options& options, const std::string& scaling, int ranks) {
+  return static_cast<std::size_t>(options.integer("batch")) * (scaling == "weak" ? ranks : 1);
+}
+
+StrategySettings strategy_settings(const harness::Options& options, const nlohmann::json& point,
+                                   const std::string& scaling, int ranks) {
+  StrategySettings settings;
+  settings.algorithm = point["algorithm"];
+  settings.launch = options.text("launch") == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager;
+  settings.overlap = point["overlap"] == "on";
+  settings.bucket_bytes = options.byte_count("bucket");
+  const bool grows = scaling == "weak" && options.text("lr-scaling") == "linear";
+  settings.lr = options.real("lr") * (grows ? ranks : 1);
+  return settings;
+}
+
+CourseSettings course_settings(const harness::Options& options, std::size_t global_batch) {
+  CourseSettings settings;
+  settings.global_batch = global_batch;
+  settings.order =
+      options.text("order") == "shuffled" ? models::Sampler::Order::shuffled : models::Sampler::Order::sequential;
+  settings.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  settings.steps = static_cast<std::size_t>(options.integer("steps"));
+  if (options.has("epochs")) settings.epochs = static_cast<std::size_t>(options.integer("epochs"));
+  return settings;
+}
+
+std::vector<std::string> command_for(const harness::Options& options, const nlohmann::json& point) {
+  std::vector<std::string> command = {"bench_train"};
+  const auto add = [&](const std::string& name, const std::string& value) {
+    command.push_back(std::string("--").append(name).append("=").append(value));
+  };
+  for (const char* name : {"model", "device", "strategy", "algorithm", "scaling", "overlap"}) {
+    if (point.at(name).is_string()) add(name, point.at(name));
+  }
+  for (const char* name : {"threads", "launch", "batch", "lr", "lr-scaling", "bucket", "data", "data-dir", "init",
+                           "order", "seed", "epochs", "eval"}) {
+    if (options.given(name)) add(name, options.text(name));
+  }
+  if (!options.has("epochs")) add("steps", options.text("steps"));
+  return command;
+}
+
+}  // namespace bench

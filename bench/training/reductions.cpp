@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/training/reductions.hpp"
+
+#include <algorithm>
+
+#include "allreduce/algorithms.hpp"
+#include "models/bucket.hpp"
+
+namespace bench {
+
+namespace {
+
+std::size_t bytes_crossing(const allreduce::Schedule& schedule, std::size_t count, std::size_t element_bytes) {
+  std::size_t elements = 0;
+  for (const allreduce::Op& op : schedule.ops) {
+    if (op.from.rank == op.to.rank) continue;
+    const int first = op.from.space == allreduce::Space::scratch ? op.to.first : op.from.first;
+    const auto border = [&](int chunk) { return allreduce::boundary(count, schedule.chunks, chunk, element_bytes); };
+    elements += border(first + op.from.count) - border(first);
+  }
+  return elements * element_bytes;
+}
+
+}  // namespace
+
+Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slices, const StrategySettings& settings)
+    : replicas_(replicas), slices_(std::move(slices)) {
+  const auto* algorithm = allreduce::find_algorithm(settings.algorithm);
+  if (!algorithm) throw harness::Error("there is no algorithm " + settings.algorithm);
+  if (replicas.ranks() == 1) return;
+  const allreduce::Schedule schedule = algorithm->build({replicas.ranks()});
+  for (const models::Slice& slice : slices_) {
+    std::vector<std::byte*> gradients;
+    for (int rank = 0; rank < replicas.ranks(); ++rank) {
+      gradients.push_back(reinterpret_cast<std::byte*>(replicas.model(rank).gradients() + slice.offset));
+    }
+    programs_.push_back(allreduce::prepare_streams(schedule, {&replicas.devices(),
+                                                              slice.count,
+                                                              harness::Dtype::f32,
+                                                              harness::Op::sum,
+                                                              settings.launch,
+                                                              {{std::move(gradients)}}}));
+    bytes_moved_ += bytes_crossing(schedule, slice.count, sizeof(float));
+  }
+}
+
+void Reductions::start(models::Slice filled) {
+  const std::size_t end = filled.offset + filled.count;
+  while (done_.size() < programs_.size() && slices_[done_.size()].offset + slices_[done_.size()].count <= end) {
+    std::vector<harness::Event> ready;
+    for (int rank = 0; rank < replicas_.ranks(); ++rank) ready.push_back(replicas_.stream(rank).record());
+    done_.push_back(programs_[done_.size()]->enqueue(ready));
+  }
+}
+
+void Reductions::finish() {
+  start({0, replicas_.size()});
+  for (const auto& events : done_) {
+    for (int rank = 0; rank < replicas_.ranks(); ++rank) replicas_.stream(rank).wait(events[rank]);
+  }
+  done_.clear();
+}
+
+void Reductions::sync() const {
+  for (const auto& program : programs_) program->sync();
+}
+
+std::vector<models::Slice> cut(const models::Model& model, std::size_t bucket_bytes) {
+  const models::BucketSizes sizes{bucket_bytes, std::min(bucket_bytes, models::BucketSizes{}.first_bytes)};
+  std::vector<models::Slice> slices;
+  for (const models::Bucket& bucket : models::buckets(model.parameter_table(), sizes)) slices.push_back(bucket.slice);
+  return slices;
+}
+
+}  // namespace bench

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The all-reduces of a step over slices of the replicas' gradients, each prepared once and run by a schedule that the
+// algorithm of the point gives. On one device there are none to run.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "allreduce/engine.hpp"
+#include "bench/training/strategy.hpp"
+
+namespace bench {
+
+class Reductions {
+ public:
+  // The slices are in the order in which backward fills them. Throws harness::Error for an algorithm that is not there.
+  Reductions(const Replicas& replicas, std::vector<models::Slice> slices, const StrategySettings& settings);
+
+  // Starts those that lie wholly in what backward has filled up to the end of this slice.
+  void start(models::Slice filled);
+  // Starts those that are left, and has every replica wait for all.
+  void finish();
+  void sync() const;
+
+  const std::vector<models::Slice>& slices() const { return slices_; }
+  std::size_t bytes_moved() const { return bytes_moved_; }
+
+ private:
+  const Replicas& replicas_;
+  std::vector<models::Slice> slices_;
+  std::vector<std::unique_ptr<allreduce::Program>> programs_;  // one a slice
+  std::vector<std::vector<harness::Event>> done_;              // of those that were started, one a rank
+  std::size_t bytes_moved_ = 0;
+};
+
+// The gradient arena in pieces that are reduced at once: whole parameters, filled up to so many bytes; with 0 each
+// parameter is one.
+std::vector<models::Slice> cut(const models::Model& model, std::size_t bucket_bytes);
+
+}  // namespace bench

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "bench/training/strategy.hpp"
+#include "harness/clock.hpp"
+#include "harness/options.hpp"
+
+namespace bench {
+
+namespace {
+
+constexpr std::array rows = {
+    StrategyRow{"scratch", "one all-reduce a parameter, after backward", make_scratch, true, false},
+    StrategyRow{"distributed", "buckets, while backward goes on", make_distributed, true, true}};
+
+}  // namespace
+
+std::span<const StrategyRow> strategies() { return rows; }
+
+const StrategyRow& find_strategy(std::string_view name) {
+  std::string known;
+  for (const auto& row : rows) {
+    if (row.name == name) return row;
+    known.append(known.empty() ? "" : ", ").append(row.name);
+  }
+  throw harness::bad_value("strategy", name, "allowed: " + known);
+}
+
+Timed run(Strategy& strategy, const Replicas& replicas, Work work) {
+  const double begin = harness::steady_seconds();
+  Step step(replicas, work);
+  strategy.issue(step);
+  strategy.sync();
+  return {harness::steady_seconds() - begin, step.phases()};
+}
+
+}  // namespace bench

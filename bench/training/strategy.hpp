@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// A way of using several devices for a training step, one small class a file. A Strategy issues the phases of a step on
+// the replicas of a point; several share the same replicas and are timed in turn. To add one: a file, and a row in
+// strategies.cpp.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allreduce/engine.hpp"
+#include "bench/replicas.hpp"
+#include "bench/training/step.hpp"
+
+namespace bench {
+
+struct StrategySettings {
+  double lr = 0.1;
+  std::string algorithm = "ring";
+  allreduce::Launch launch = allreduce::Launch::eager;
+  bool overlap = true;                  // a bucket is reduced as soon as backward has filled it
+  std::size_t bucket_bytes = 25 << 20;  // at most; the first bucket is smaller
+};
+
+class Strategy {
+ public:
+  Strategy(Replicas& replicas, StrategySettings settings) : replicas_(replicas), settings_(std::move(settings)) {}
+  virtual ~Strategy() = default;
+  Strategy(const Strategy&) = delete;
+  Strategy& operator=(const Strategy&) = delete;
+
+  // Puts a batch where a step begins with it; returns when it is there.
+  virtual void load(const Batch& batch) { replicas_.load(batch); }
+  // Issues one step on the loaded batch.
+  virtual void issue(Step& step) = 0;
+  // Waits for all that was issued; throws what went wrong.
+  virtual void sync() { replicas_.sync(); }
+  // After a sync: of the last forward pass, summed over the batch.
+  virtual double loss() const { return replicas_.loss(); }
+  // What each all-reduce of a step sends, in their order.
+  virtual std::vector<models::Slice> reductions() const { return {}; }
+  // Bytes that cross from one device to another in a step.
+  virtual std::size_t bytes_moved() const = 0;
+  // Brings all replicas to the state that the next step starts from, for an evaluation or a comparison.
+  virtual void settle() {}
+
+ protected:
+  // What a sum of gradients over the whole batch is multiplied by.
+  double rate() const { return settings_.lr / static_cast<double>(replicas_.images()); }
+
+  Replicas& replicas_;
+  const StrategySettings settings_;
+};
+
+std::unique_ptr<Strategy> make_scratch(Replicas& replicas, const StrategySettings& settings);
+std::unique_ptr<Strategy> make_distributed(Replicas& replicas, const StrategySettings& settings);
+
+struct StrategyRow {
+  std::string_view name;
+  std::string_view summary;
+  std::unique_ptr<Strategy> (*make)(Replicas&, const StrategySettings&);
+  bool reduces;  // by an all-reduce algorithm
+  bool buckets;  // in buckets, which can overlap the backward pass
+};
+
+std::span<const StrategyRow> strategies();
+
+// Throws harness::UsageError for a name that the table lacks.
+const StrategyRow& find_strategy(std::string_view name);
+
+// One step to its end: its seconds, and those of its phases.
+struct Timed {
+  double seconds = 0;
+  std::vector<Phase> phases = {};
+};
+Timed run(Strategy& strategy, const Replicas& replicas, Work work);
+
+}  // namespace bench

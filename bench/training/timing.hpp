@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times the steps of strategies that share their replicas: the whole step, its compute with the communication left out,
+// and the communication alone, all in interleaved rounds and from the same state.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/training/strategy.hpp"
+#include "harness/measure.hpp"
+
+namespace bench {
+
+struct Contender {
+  Strategy* strategy = nullptr;
+  std::string kind;  // contenders of one kind compute the same: that is timed once for all of them
+};
+
+// Medians, over the steps.
+struct StepTimes {
+  harness::Measurement step;
+  double compute = 0;        // one device has nothing to communicate: this is its step
+  double communication = 0;  // and this is 0
+  std::vector<Phase> phases = {};
+  std::vector<double> waiting = {};  // per rank
+};
+
+// The replicas hold the initial state and the strategies a loaded batch; both are so again at the end.
+std::vector<StepTimes> time_steps(std::span<const Contender> contenders, Replicas& replicas,
+                                  const harness::MeasureSettings& settings);
+
+}  // namespace bench
