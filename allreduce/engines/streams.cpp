@@ -58,21 +58,17 @@ class StreamsProgram : public Program {
       ended_.assign(lanes_.size(), lanes_[0]->record());
       return ended_;
     }
-    for (Rank rank = 0; rank < ranks(); ++rank) {
-      if (!ready.empty()) lanes_[rank]->wait(ready[rank]);
-      // A peer's vector must be ready too before this rank reads it.
-      for (const Rank peer : neighbours_[rank]) {
-        if (!ready.empty()) lanes_[rank]->wait(ready[peer]);
-      }
-    }
-    issue(problem_.buffers[set]);
-    // A rank's run has ended when nobody reads its vector any more; only then may its next run begin.
+    // Where nothing is said of the vectors, they are ready when the run before has ended.
+    const std::vector<Event> start = ready.empty() ? ended_ : std::vector<Event>(ready.begin(), ready.end());
+    for (Rank rank = 0; rank < ranks() && !ready.empty(); ++rank) lanes_[rank]->wait(start[rank]);
+    issue(problem_.buffers[set], start);
+    // A rank's run has ended when no lane touches its vector any more.
     std::vector<Event> own(lanes_.size());
     for (Rank rank = 0; rank < ranks(); ++rank) own[rank] = lanes_[rank]->record();
     ended_ = own;
     for (Rank rank = 0; rank < ranks(); ++rank) {
-      if (neighbours_[rank].empty()) continue;
-      for (const Rank peer : neighbours_[rank]) lanes_[rank]->wait(own[peer]);
+      if (touching_[rank].empty()) continue;
+      for (const Rank peer : touching_[rank]) lanes_[rank]->wait(own[peer]);
       ended_[rank] = lanes_[rank]->record();
     }
     return ended_;
@@ -102,16 +98,16 @@ class StreamsProgram : public Program {
 
   // Which dependencies cross streams, without those that an earlier wait of the same stream already covers.
   void find_crossings() {
-    neighbours_.resize(ranks());
+    touches_.resize(schedule_.ops.size());
+    touching_.resize(ranks());
     waits_.resize(schedule_.ops.size());
     awaited_.assign(schedule_.ops.size(), false);
     std::map<std::pair<Rank, Rank>, OpId> covered;  // (who waits, for whom) -> up to which op
     for (OpId id = 0; id < static_cast<OpId>(schedule_.ops.size()); ++id) {
       const Op& op = schedule_.ops[id];
       const Rank lane = lane_of(op);
-      if (op.from.rank != lane) {
-        neighbours_[lane].insert(op.from.rank);
-        neighbours_[op.from.rank].insert(lane);
+      for (const Rank rank : {op.from.rank, op.to.rank}) {
+        if (rank != lane && touching_[rank].insert(lane).second) touches_[id].push_back(rank);
       }
       std::map<Rank, OpId> latest;
       for (const OpId before : op.after) {
@@ -137,12 +133,15 @@ class StreamsProgram : public Program {
   }
 
   // Gives the ops to the lanes by level, as they are sorted: first-in-first-out streams then never hold up a chunk
-  // behind one of a later level.
-  void issue(const Buffers& buffers) {
+  // behind one of a later level. `start`, where given: after which a rank's vector may be touched.
+  void issue(const Buffers& buffers, std::span<const Event> start = {}) {
     std::vector<Event> done(schedule_.ops.size());
     for (OpId id = 0; id < static_cast<OpId>(schedule_.ops.size()); ++id) {
       const Op& op = schedule_.ops[id];
       harness::Stream& lane = *lanes_[lane_of(op)];
+      for (const Rank rank : touches_[id]) {
+        if (!start.empty()) lane.wait(start[rank]);
+      }
       for (const OpId before : waits_[id]) lane.wait(done[before]);
       // Scratch knows its pieces by the end that lies in the vector.
       const Bytes bytes = bytes_of(op.to.space == Space::scratch ? op.from : op.to);
@@ -181,7 +180,8 @@ class StreamsProgram : public Program {
   std::vector<bool> completing_;
   std::vector<std::vector<OpId>> waits_;    // of an op: those of other lanes that its lane must wait for
   std::vector<bool> awaited_;               // some lane waits for this op
-  std::vector<std::set<Rank>> neighbours_;  // ranks that a rank exchanges chunks with
+  std::vector<std::vector<Rank>> touches_;  // of an op: other ranks, whose vectors its lane touches here first
+  std::vector<std::set<Rank>> touching_;    // of a rank: the lanes of others that touch its vector
   std::vector<harness::Buffer> scratch_;
   std::vector<std::unique_ptr<harness::Stream>> lanes_;
   std::vector<std::unique_ptr<harness::Recording>> recordings_;
