@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allreduce/schedule.hpp"
+#include "allreduce/verify.hpp"
 #include "harness/device/device.hpp"
 
 namespace allreduce {
@@ -46,10 +47,20 @@ class Program {
   virtual void sync() = 0;
 };
 
-// The engine of schedules: a stream for each rank does that rank's reduces and fetches what it needs from its peers
-// (pull), ordered across streams by events; eager, or recorded once and replayed. Throws Error for a schedule that
-// `verify` does not prove, or that does not fit the problem.
+// Runs a schedule as the problem asks: by streams, or compiled where it is recorded on CPU devices. Throws Error for a
+// schedule that `verify` does not prove, or that does not fit the problem.
+std::unique_ptr<Program> prepare(const Schedule& schedule, const Problem& problem);
+
+// A stream for each rank does that rank's reduces and fetches what it needs from its peers (pull), ordered across
+// streams by events; eager, or recorded once and replayed. Throws as `prepare` does.
 std::unique_ptr<Program> prepare_streams(const Schedule& schedule, const Problem& problem);
+
+// A list for each rank, which that CPU device's worker runs through: see engines/compiled.cpp. Throws as `prepare`
+// does, and where a device is not a CPU's.
+std::unique_ptr<Program> prepare_compiled(const Schedule& schedule, const Problem& problem);
+
+// For engines: the proof of a schedule that fits the problem; else throws Error.
+Verdict require_fitting(const Schedule& schedule, const Problem& problem);
 
 // First element of piece `chunk` when `count` elements are cut into `chunks` pieces: even to one element, and on
 // 64-byte borders where the pieces are large enough not to notice.

@@ -252,7 +252,7 @@ class Bench {
       const allreduce::Algorithm& algorithm =
           *allreduce::find_algorithm(contender.result.point["algorithm"].get<std::string>());
       contender.busbw_is_link_speed = algorithm.busbw_is_link_speed;
-      contender.program = allreduce::prepare_streams(
+      contender.program = allreduce::prepare(
           algorithm.build(shape),
           {&devices,
            count,

@@ -66,7 +66,7 @@ void launch(State& state, allreduce::Launch how) {
   const std::size_t count = ranks;
   Vectors vectors(ranks, count * sizeof(float));
   const auto schedule = allreduce::ring({ranks});
-  const auto program = allreduce::prepare_streams(
+  const auto program = allreduce::prepare(
       schedule, {vectors.devices.get(), count, harness::Dtype::f32, harness::Op::sum, how, {{vectors.data}}});
   program->time(1);
   constexpr int runs = 100;

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 #include "harness/device/cpu.hpp"
 
@@ -35,7 +34,7 @@ void add_all(const std::vector<const std::byte*>& inputs, const std::vector<std:
 
 }  // namespace
 
-bool Yardstick::fits(const harness::Devices& devices) { return devices.text().find("cuda") == std::string::npos; }
+bool Yardstick::fits(const harness::Devices& devices) { return harness::are_cpu_devices(devices); }
 
 Yardstick::Yardstick(harness::Devices& devices, std::vector<const std::byte*> inputs, std::vector<std::byte*> outputs,
                      std::size_t bytes)

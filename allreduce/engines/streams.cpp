@@ -4,7 +4,6 @@
 #include <set>
 
 #include "allreduce/engine.hpp"
-#include "allreduce/verify.hpp"
 
 namespace allreduce {
 
@@ -16,18 +15,8 @@ class StreamsProgram : public Program {
  public:
   StreamsProgram(const Schedule& schedule, const Problem& problem)
       : schedule_(schedule), problem_(problem), element_bytes_(harness::size_of(problem.dtype)) {
-    const Verdict verdict = verify(schedule);
-    if (!verdict.proved) throw harness::Error(verdict.reason);
+    const Verdict verdict = require_fitting(schedule, problem);
     const int ranks = schedule.shape.ranks;
-    if (!problem.devices || problem.devices->size() != ranks || problem.buffers.empty()) {
-      throw harness::Error(schedule.name + " is for " + std::to_string(ranks) + " devices and at least one buffer set");
-    }
-    const bool in_place = schedule.shape.placement == Placement::in_place;
-    for (const Buffers& set : problem.buffers) {
-      if (set.data.size() != std::size_t(ranks) || set.input.size() != (in_place ? 0 : std::size_t(ranks))) {
-        throw harness::Error(schedule.name + " needs one vector a rank, and an input a rank only out of place");
-      }
-    }
     completing_.assign(schedule.ops.size(), false);
     for (const OpId id : verdict.completing) completing_[id] = true;
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
@@ -190,12 +179,6 @@ class StreamsProgram : public Program {
 };
 
 }  // namespace
-
-std::size_t boundary(std::size_t count, int chunks, int chunk, std::size_t element_bytes) {
-  const std::size_t even = count / chunks * chunk + count % chunks * chunk / chunks;
-  const std::size_t line = 64 / element_bytes;
-  return chunk == chunks || count / chunks < 16 * line ? even : even / line * line;
-}
 
 std::unique_ptr<Program> prepare_streams(const Schedule& schedule, const Problem& problem) {
   return std::make_unique<StreamsProgram>(schedule, problem);

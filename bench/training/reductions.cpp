@@ -34,12 +34,12 @@ Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slic
     for (int rank = 0; rank < replicas.ranks(); ++rank) {
       gradients.push_back(reinterpret_cast<std::byte*>(replicas.model(rank).gradients() + slice.offset));
     }
-    programs_.push_back(allreduce::prepare_streams(schedule, {&replicas.devices(),
-                                                              slice.count,
-                                                              harness::Dtype::f32,
-                                                              harness::Op::sum,
-                                                              settings.launch,
-                                                              {{std::move(gradients)}}}));
+    programs_.push_back(allreduce::prepare(schedule, {&replicas.devices(),
+                                                      slice.count,
+                                                      harness::Dtype::f32,
+                                                      harness::Op::sum,
+                                                      settings.launch,
+                                                      {{std::move(gradients)}}}));
     bytes_moved_ += bytes_crossing(schedule, slice.count, sizeof(float));
   }
 }

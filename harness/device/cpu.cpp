@@ -27,6 +27,9 @@ constexpr std::size_t bytes_worth_a_look = 1 << 20;  // less is no danger, and l
 constexpr std::byte fresh{0xFF};
 // How long a waiting worker looks before it sleeps: a little more than it takes to wake one up.
 constexpr std::chrono::microseconds spin_time{30};
+// How long a worker looks for another inside a task before it lets other programs have its core.
+constexpr std::chrono::milliseconds longest_spin{1};
+constexpr int looks_between_clocks = 100;
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -417,6 +420,7 @@ class CpuDevices : public Devices {
   std::string text() const override { return "cpu:" + std::to_string(size()); }
   int threads() const override { return threads_; }
   bool oversubscribed() const override { return oversubscribed_; }
+  const Context& context() const { return *context_; }
 
   std::unique_ptr<Recording> record(Stream& anchor, const std::function<void()>& issue) override {
     auto* origin = dynamic_cast<CpuStream*>(&anchor);
@@ -461,6 +465,37 @@ void run(Stream& stream, std::function<void()> task) {
   auto* cpu = dynamic_cast<CpuStream*>(&stream);
   if (!cpu) throw Error(stream.device().name() + " cannot run a host function");
   cpu->run(std::move(task));
+}
+
+bool are_cpu_devices(const Devices& devices) { return dynamic_cast<const CpuDevices*>(&devices) != nullptr; }
+
+Patience::Patience(const Devices& devices) {
+  const auto* cpu = dynamic_cast<const CpuDevices*>(&devices);
+  if (!cpu) throw Error(devices.text() + " are not CPU devices");
+  spin_ = cpu->context().spin;
+  timeout_seconds_ = cpu->context().timeout.count();
+}
+
+bool Patience::wait_long(const std::atomic<std::uint64_t>& counter, std::uint64_t value) const {
+  const auto begin = Clock::now();
+  const auto deadline =
+      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_seconds_));
+  for (auto now = begin; now < deadline; now = Clock::now()) {
+    const bool yields = !spin_ || now - begin > longest_spin;
+    for (int look = 0; look < looks_between_clocks; ++look) {
+      if (counter.load(std::memory_order_acquire) >= value) return true;
+      if (yields) {
+        std::this_thread::yield();
+      } else {
+        pause_briefly();
+      }
+    }
+  }
+  return false;
+}
+
+void Patience::throw_timed_out(const std::string& names) const {
+  throw TimedOut(names + ": no sign within " + std::to_string(timeout_seconds_) + " s");
 }
 
 std::unique_ptr<Devices> open_cpu_devices(int count, const DeviceSettings& settings) {

@@ -38,13 +38,21 @@ struct Vectors {
   }
 };
 
+// Every way that a schedule is run on CPU devices.
+enum class Way { eager, recorded, compiled };
+
+std::unique_ptr<Program> prepare_way(Way way, const Schedule& schedule, Problem problem) {
+  problem.launch = way == Way::eager ? Launch::eager : Launch::graph;
+  return way == Way::compiled ? prepare_compiled(schedule, problem) : prepare_streams(schedule, problem);
+}
+
 // Runs `schedule` three times over two sets of vectors and compares every element on every rank.
 std::string run_and_compare(const Schedule& schedule, harness::Devices& devices, std::size_t count, Dtype dtype,
-                            harness::Op op, Launch launch) {
+                            harness::Op op, Way way) {
   const bool in_place = schedule.shape.placement == Placement::in_place;
   const Pattern pattern{dtype, op, devices.size(), 7};
   Vectors vectors(devices, count * size_of(dtype), in_place, 2);
-  const auto program = prepare_streams(schedule, {&devices, count, dtype, op, launch, vectors.sets});
+  const auto program = prepare_way(way, schedule, {&devices, count, dtype, op, Launch::eager, vectors.sets});
   const auto refill = [&](int set) {
     for (int rank = 0; rank < devices.size(); ++rank) {
       Buffers& buffers = vectors.sets[set];
@@ -68,23 +76,23 @@ std::string run_and_compare(const Schedule& schedule, harness::Devices& devices,
   return "";
 }
 
-class EveryAlgorithm : public testing::TestWithParam<std::tuple<int, Launch, Placement>> {};
+class EveryAlgorithm : public testing::TestWithParam<std::tuple<int, Way, Placement>> {};
 
 TEST_P(EveryAlgorithm, IsExactForOddCountsAndDtypesAndOps) {
-  const auto [ranks, launch, placement] = GetParam();
+  const auto [ranks, way, placement] = GetParam();
   const auto devices = harness::open_devices("cpu:" + std::to_string(ranks), {1, 30});
   for (const Algorithm& algorithm : algorithms()) {
     for (const std::size_t count :
          {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{17}, std::size_t{5003}}) {
       for (const int pieces : {1, 2}) {
         const Schedule schedule = algorithm.build({ranks, pieces, placement});
-        EXPECT_EQ(run_and_compare(schedule, *devices, count, Dtype::f32, harness::Op::sum, launch), "");
+        EXPECT_EQ(run_and_compare(schedule, *devices, count, Dtype::f32, harness::Op::sum, way), "");
       }
     }
     const Schedule schedule = algorithm.build({ranks, 1, placement});
     for (const Dtype dtype : dtypes) {
       for (const harness::Op op : all_ops) {
-        EXPECT_EQ(run_and_compare(schedule, *devices, 257, dtype, op, launch), "") << name(dtype) << ' ' << name(op);
+        EXPECT_EQ(run_and_compare(schedule, *devices, 257, dtype, op, way), "") << name(dtype) << ' ' << name(op);
       }
     }
   }
@@ -92,7 +100,7 @@ TEST_P(EveryAlgorithm, IsExactForOddCountsAndDtypesAndOps) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, EveryAlgorithm,
                          testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
-                                          testing::Values(Launch::eager, Launch::graph),
+                                          testing::Values(Way::eager, Way::recorded, Way::compiled),
                                           testing::Values(Placement::in_place, Placement::out_of_place)));
 
 TEST(Streams, RefuseAScheduleThatIsNotProved) {
