@@ -23,6 +23,7 @@ packages=(
   dataset-fashion-mnist  # the images that the models train on
   python3                # the report and the tests of it
   python3-plotly         # its pictures
+  esbuild                # minifies plotly.js, which Debian ships as 8.6 MB
   python3-matplotlib     # pictures for a paper or a README: python3 -m plots.figures
   python3-numpy          # plotly's and the report's arrays
   python3-jsonschema     # validates result files against results/schema.json

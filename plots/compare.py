@@ -78,8 +78,8 @@ class Comparison:
             load_before, cores = busy(run)
             if load_before > cores / 2:
                 yield (
-                    f"{run.name} began on a busy machine (load {load_before:.1f} on {cores:.0f} cores): the test knows the"
-                    " noise within a run, not what others did between two. Repeat both by turns before you believe it."
+                    f"{run.name} began on a busy machine (load {load_before:.1f} on {cores:.0f} cores): the test knows"
+                    " the noise within a run, not what others did between two. Repeat both by turns before you believe it."
                 )
         yield difference.METHOD
 

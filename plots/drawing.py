@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures as plain data for plotly.js: lines with their intervals, stacked bars, and axes in the units of
+"""Traces and axes as plain data for plotly.js: lines with their intervals, bars, heat maps, in the units of
 plots.units."""
 
 import html
-import json
 import math
 
 from plots import style, units
@@ -14,43 +13,30 @@ def figure_text(value):
     return html.escape(str(value), quote=False)
 
 
-def embedded(data):
-    """JSON for the inside of <script>, which no text in it can end."""
-    text = json.dumps(data, allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("\u2028", "\\u2028")
+def template(text):
+    """For a hovertemplate, which also reads %{...}."""
+    return figure_text(text).replace("%", "&#37;")
 
 
-class Figures:
-    """Collects the figures of the page; gives the place each is drawn in."""
-
-    def __init__(self):
-        self.all = []
-
-    def place(self, traces, height=380, **layout):
-        self.all.append({"data": traces, "layout": {"height": height, **layout}})
-        return f'<div class="figure" data-figure="{len(self.all) - 1}" style="min-height:{height}px"></div>'
-
-
-def axis(title, **more):
+def axis(title="", **more):
     return {"title": {"text": figure_text(title)}, **more}
 
 
-def byte_axis(panel):
+def byte_axis(sizes):
     """Powers of four as people say them: 64 KiB."""
-    sizes = [point[0] for one in panel.series for point in one.points]
     ticks = [4**power for power in range(26) if min(sizes) <= 4**power <= max(sizes)] or sorted(set(sizes))
     while len(ticks) > 9:
         ticks = ticks[::2]
     return axis("bytes", type="log", tickvals=ticks, ticktext=[units.size(tick) for tick in ticks])
 
 
-def log_axis(title, values, show):
+def log_axis(values, show):
     """Decades, with 2 and 5 between them where there are few."""
     values = [value for value in values if value > 0]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     steps = (1, 2, 5) if high - low <= 3 else (1,)
     ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
-    return axis(title, type="log", tickvals=ticks, ticktext=[show(tick) for tick in ticks])
+    return axis(type="log", tickvals=ticks, ticktext=[show(tick) for tick in ticks])
 
 
 def time_axis(title, longest):
@@ -63,34 +49,13 @@ def time_axis(title, longest):
 
 
 def name_axis(names):
-    return {"tickvals": list(range(len(names))), "ticktext": names, "autorange": "reversed", "automargin": True}
+    """One name for each place from 0 up, the first on top."""
+    texts = [figure_text(name) for name in names]
+    return {"tickvals": list(range(len(names))), "ticktext": texts, "autorange": "reversed", "automargin": True}
 
 
-def band(one, colour):
-    """The interval of the median as an area, broken where it is unknown."""
-    stretches, current = [], []
-    for x, _, low, high in [*one.points, (None, None, None, None)]:
-        if low is not None and high is not None:
-            current.append((x, low, high))
-        elif current:
-            stretches.append(current)
-            current = []
-    traces = []
-    for stretch in stretches:
-        xs, lows, highs = zip(*stretch)
-        area = {"x": [*xs, *reversed(xs)], "y": [*highs, *reversed(lows)], "fill": "toself", "fillcolor": colour + "33"}
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "line": {"width": 0},
-                "hoverinfo": "skip",
-                "showlegend": False,
-                "legendgroup": figure_text(one.name),
-                **area,
-            }
-        )
-    return traces
+def points_of(panel_series):
+    return [point for one in panel_series for point in one.points]
 
 
 def lines(panel_series, show_x, show_y, markers=True):
@@ -104,51 +69,63 @@ def lines(panel_series, show_x, show_y, markers=True):
 
 
 def line(one, show_x, show_y, markers, opacity):
-    if one.nature in style.REFERENCES:
-        return [
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": figure_text(one.name),
-                "x": [point[0] for point in one.points],
-                "y": [point[1] for point in one.points],
-                "text": [f"{figure_text(one.name)}<br>{show_x(x)}: {show_y(y)}" for x, y, _, _ in one.points],
-                "line": {"color": style.REFERENCES[one.nature], "dash": "dot", "width": 1.5},
-                "hoverinfo": "text",
-            }
-        ]
-    colour, marker = style.look(one.look)
-    hollow = "" if one.nature == "measured" else "-open"
-    texts = []
-    for x, y, low, high in one.points:
-        span = f"<br>{show_y(low)} to {show_y(high)}" if low is not None and high is not None else ""
-        texts.append(f"{figure_text(one.name)}<br>{show_x(x)}: {show_y(y)}{span}")
     name = figure_text(one.name)
-    main = {
+    common = {
         "type": "scatter",
-        "mode": "lines+markers" if markers else "lines",
         "name": name,
         "legendgroup": name,
         "x": [point[0] for point in one.points],
         "y": [point[1] for point in one.points],
-        "text": texts,
-        "hoverinfo": "text",
+        "text": [hover(point, show_x, show_y) for point in one.points],
+        "hovertemplate": template(one.name) + "<br>%{text}<extra></extra>",
+    }
+    if one.nature in style.REFERENCES:
+        look = {"color": style.REFERENCES[one.nature], "dash": "dot", "width": 1.5}
+        return [{**common, "mode": "lines", "line": look}]
+    colour, marker = style.look(one.look)
+    symbol = marker + ("" if one.nature == "measured" else "-open")
+    look = {
+        "mode": "lines+markers" if markers else "lines",
         "line": {"color": colour, "width": 2, "dash": style.dash(one.nature)},
         "connectgaps": False,
         "opacity": opacity,
-        "marker": {"symbol": marker + hollow, "size": 7, "color": colour},
+        "marker": {"symbol": symbol, "size": 7, "color": colour},
     }
-    return [*band(one, colour), main]
+    return [*band(one, name, colour), {**common, **look}]
 
 
-def stacked(names, phases, natures):
-    """Horizontal bars. `phases`: (name, colour, seconds of each bar, hover text of each)."""
+def hover(point, show_x, show_y):
+    x, y, low, high = point
+    span = f" ({show_y(low)} to {show_y(high)})" if low is not None and high is not None else ""
+    return f"{show_x(x)}: {show_y(y)}{span}"
+
+
+def band(one, name, colour):
+    """The interval of the median as an area, broken where it is unknown."""
+    stretches, current = [], []
+    for x, _, low, high in [*one.points, (None, None, None, None)]:
+        if low is not None and high is not None:
+            current.append((x, low, high))
+        elif current:
+            stretches.append(current)
+            current = []
+    look = {"type": "scatter", "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
+    traces = []
+    for stretch in stretches:
+        xs, lows, highs = zip(*stretch)
+        area = {"x": [*xs, *reversed(xs)], "y": [*highs, *reversed(lows)], "fill": "toself", "fillcolor": colour + "33"}
+        traces.append({**look, "legendgroup": name, **area})
+    return traces
+
+
+def bars(names, phases, natures):
+    """Horizontal bars, one place for each name. `phases`: (name, colour, seconds of each bar, hover text of each)."""
     hatch = ["" if nature == "measured" else "/" for nature in natures]
     return [
         {
             "type": "bar",
             "orientation": "h",
-            "name": name,
+            "name": figure_text(name),
             "y": list(range(len(names))),
             "x": values,
             "text": [figure_text(text).replace("\n", "<br>") for text in texts],
@@ -157,4 +134,31 @@ def stacked(names, phases, natures):
             "marker": {"color": colour, "pattern": {"shape": hatch}},
         }
         for name, colour, values, texts in phases
+    ]
+
+
+def heat(columns, lines_of, values, shown, **look):
+    """A heat map over named columns and lines; `shown` has the hover text of each cell. Unknown cells stay empty."""
+    return {
+        "type": "heatmap",
+        "x": list(range(len(columns))),
+        "y": list(range(len(lines_of))),
+        "z": values,
+        "text": [[figure_text(text).replace("\n", "<br>") for text in line_texts] for line_texts in shown],
+        "hoverinfo": "text",
+        "hoverongaps": False,
+        "xgap": 2,
+        "ygap": 2,
+        **look,
+    }
+
+
+def written(texts, most=240):
+    """The words in the cells of a heat map, where they are few enough to be read."""
+    cells = [(x, y, text) for y, line_texts in enumerate(texts) for x, text in enumerate(line_texts) if text]
+    if len(cells) > most:
+        return []
+    return [
+        {"x": x, "y": y, "text": figure_text(text), "showarrow": False, "font": {"size": 11, "color": "#14171b"}}
+        for x, y, text in cells
     ]

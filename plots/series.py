@@ -97,7 +97,9 @@ def told_apart(some, leave=(), always=("algorithm",)):
             words += [f"{row.nature} on {row.text('topology')}" if row.text("topology") else row.nature]
         if row.run.label:
             words += [f"[{row.run.label}]"]
-    return [" · ".join(dict.fromkeys(filter(None, words))) or row.text("device", "?") for row, words in zip(some, parts)]
+    return [
+        " · ".join(dict.fromkeys(filter(None, words))) or row.text("device", "?") for row, words in zip(some, parts)
+    ]
 
 
 def worded(name, row):
@@ -179,7 +181,9 @@ def bounds(group, metric):
             where = row.text("topology") or row.text("device")
             found.setdefault(where, {}).setdefault(size, (size, value, None, None))
     return [
-        Series("bound" if len(found) == 1 else f"bound of {where}", f"bound of {where}", "bound", sorted(points.values()))
+        Series(
+            "bound" if len(found) == 1 else f"bound of {where}", f"bound of {where}", "bound", sorted(points.values())
+        )
         for where, points in found.items()
     ]
 
@@ -266,6 +270,13 @@ def speedups(runs):
         series.append(Series("ideal", "ideal", "ideal", [(count, count, None, None) for count in counts]))
         panels.append(Panel(f"{model} · {scaling or 'unknown'} scaling", series, core_note(reached)))
     return panels
+
+
+def per_device(one):
+    """A series of speed-ups as one of efficiencies."""
+    return Series(
+        one.name, one.look, one.nature, [(count, value / count, None, None) for count, value, _, _ in one.points]
+    )
 
 
 def core_note(reached):

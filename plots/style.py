@@ -31,6 +31,17 @@ PHASES = {
 }
 PASSES = {"forward": "#5b86b8", "backward": "#8f6bd0"}
 
+# What a device does, in the timeline of a step.
+WORK = {
+    "forward": "#5b86b8",
+    "backward": "#8f6bd0",
+    "all_reduce": "#d65f2e",
+    "update": "#2f9c86",
+    "load": "#8a8f98",
+    "copy": "#c79a2f",
+}
+SCALES = {"Blues": [[0, "#e3edf8"], [1, "#5f9bd8"]], "Oranges": [[0, "#fbead9"], [1, "#e08a45"]]}
+
 # Lines that no run made: what others are held against.
 REFERENCES = {"ideal": "#8a8f98", "bound": "#8a8f98"}
 
@@ -55,6 +66,19 @@ def look(name):
         return ALGORITHMS[name]
     pick = zlib.crc32(name.encode("utf-8", "replace")) % len(OTHERS)
     return OTHERS[pick], MARKERS[pick]
+
+
+def work(kind):
+    return WORK.get(kind, look(kind)[0])
+
+
+def between(share):
+    """From grey over blue to red, for the load of a link: 0 to 1."""
+    stops = [(0x9A, 0xA4, 0xAF), (0x2F, 0x7F, 0xD0), (0xD0, 0x3A, 0x2F)]
+    place = min(max(share, 0), 1) * (len(stops) - 1)
+    low = min(int(place), len(stops) - 2)
+    mixed = (round(a + (b - a) * (place - low)) for a, b in zip(stops[low], stops[low + 1]))
+    return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
 def dash(nature):

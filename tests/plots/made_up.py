@@ -219,10 +219,20 @@ def whole():
         )
         for power in range(5, 14)
     ]
+    results += fabrics(0.38)
     results.append(train(1, 0.05, epochs=[]))
     for strategy, exposed in (("scratch", 0.006), ("distributed", 0.002)):
         for algorithm, more in (("ring", 0.0), ("tree", 0.0005), ("parameter_server", 0.001)):
-            results.append(train(2, 0.053 + exposed + more, exposed + more, strategy=strategy, algorithm=algorithm))
+            results.append(
+                train(
+                    2,
+                    0.053 + exposed + more,
+                    exposed + more,
+                    strategy=strategy,
+                    algorithm=algorithm,
+                    timeline=timeline(),
+                )
+            )
             results.append(
                 train(
                     4,
@@ -234,6 +244,59 @@ def whole():
                 )
             )
     return run(results)
+
+
+def timeline(ranks=2):
+    """One step on each of so many devices, whose buckets are reduced behind the backward pass."""
+    spans = []
+    for rank in range(ranks):
+        parts = (("forward", "layer 1", 0, 1), ("backward", "layer 2", 1, 2), ("backward", "layer 1", 2, 3.5))
+        for kind, name, begin, end in (*parts, ("update", "all", 4.2, 4.5)):
+            spans.append(span(f"cpu:{rank}", kind, name, begin, end))
+        for index, begin in enumerate((2, 3.5)):
+            spans.append(span(f"cpu:{rank} communication", "all_reduce", f"bucket {index}", begin, begin + 0.7))
+    return spans
+
+
+def span(lane, kind, name, begin, end):
+    return {"lane": lane, "kind": kind, "name": name, "begin_seconds": begin / 1e3, "end_seconds": end / 1e3}
+
+
+def fabrics(saving, size=67108864):
+    """A training step and an all-reduce on a made-up machine with and without NVLink: the step takes 1 - saving of
+    what it takes without. Links with their load."""
+    results = []
+    for without, slower in ((None, 1 - saving), ("nvlink", 1.0)):
+        where = {"engine": "simulated", "topology": "dgx-made-up", "without": without, "device": "dgx-made-up"}
+        computed = {"nature": "simulated", "stop": None, "samples": [], "check": "off"}
+        results.append(train(2, 0.05 * slower, 0.01, point=where, epochs=[], losses=[], **computed))
+        links = [
+            {"from": f"gpu{rank}", "to": "switch0", "kind": "PCIe", "bytes": size, "seconds": 0.01, "utilisation": 0.5}
+            for rank in range(4)
+        ] + [{"from": "switch0", "to": "host", "kind": "PCIe", "bytes": 0, "seconds": 0, "utilisation": 0.9}]
+        for algorithm, more in (("ring", 1), ("tree", 1.5)):
+            seconds = 0.1 * slower * more
+            results.append(allreduce(algorithm, 4, size, seconds, point=where, links=links, **computed))
+    return results
+
+
+def many(count=10000):
+    """So many all-reduce results, with as many samples as a bench takes."""
+    algorithms = ("ring", "tree", "parameter_server", "double_tree", "one_shot", "two_shot", "hierarchical", "nccl")
+    results = []
+    for op in ("sum", "avg", "min", "max", "prod"):
+        for dtype in ("f32", "f64", "f16", "bf16", "i32"):
+            for launch in ("eager", "graph"):
+                for place, algorithm in enumerate(algorithms):
+                    for power in range(25):
+                        size = 1024 * 2**power
+                        seconds = (1 + place / 10) * (4e-6 + size / 7e9) * (1.1 if launch == "graph" else 1.0)
+                        point = {"dtype": dtype, "op": op, "launch": launch}
+                        samples = [seconds * (1 + n / 1000) for n in range(100)]
+                        result = allreduce(algorithm, 4, size, seconds, place == 0, point, samples=samples)
+                        words = [f"--{name}={value}" for name, value in result["point"].items()]
+                        results.append({**result, "command": ["bench_allreduce", *words]})
+    return run(results[:count])
 
 
 def loaded(*contents):

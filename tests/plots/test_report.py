@@ -10,7 +10,9 @@ import tempfile
 import unittest
 
 import made_up
-from plots import drawing, load, page, report, series, units
+from plots import answers, load, report, series, units
+from plots.page import Page, columns
+from plots.sections import training
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
 
@@ -20,7 +22,11 @@ def render(*results, **changes):
 
 
 def figures_of(text):
-    return json.loads(re.search(r'id="figures">(.*?)</script>', text, re.S).group(1))
+    return data_of(text)["figures"]
+
+
+def data_of(text):
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.S).group(1))
 
 
 class Safety(unittest.TestCase):
@@ -53,7 +59,7 @@ class Safety(unittest.TestCase):
 
     def test_the_page_fetches_nothing(self):
         text = report.render(made_up.loaded(made_up.whole()), "")
-        self.assertEqual(re.findall(r"(?:src|href)\s*=|url\(|@import|https?://|fetch\(", text), [])
+        self.assertEqual(re.findall(r'(?:src|href)\s*=(?!"#)|url\(|@import|https?://|fetch\(', text), [])
 
     def test_wrong_types_everywhere_do_not_stop_the_page(self):
         point = {"bytes": "many", "ranks": 2, "algorithm": 7, "device": None, "threads": [], "dtype": {}, "topology": 3}
@@ -94,10 +100,10 @@ class Truth(unittest.TestCase):
 
     def test_simulated_bars_are_hatched_and_named(self):
         runs = made_up.loaded(made_up.run([made_up.train(2), made_up.train(2, nature="simulated")]))
-        figure = drawing.Figures()
-        page.steps(runs, figure)
-        self.assertEqual(figure.all[0]["data"][0]["marker"]["pattern"]["shape"], ["", "/"])
-        self.assertIn("simulated", figure.all[0]["layout"]["yaxis"]["ticktext"][1])
+        page = Page()
+        training.steps(runs, page)
+        self.assertEqual(page.figures[0]["data"][0]["marker"]["pattern"]["shape"], ["", "/"])
+        self.assertIn("simulated", page.figures[0]["layout"]["yaxis"]["ticktext"][1])
 
     def test_a_null_busbw_is_a_gap_and_never_zero(self):
         text = render(made_up.allreduce(ranks=1), made_up.allreduce(ranks=1, size=4096))
@@ -128,7 +134,7 @@ class Truth(unittest.TestCase):
     def test_failed_results_are_on_no_plot_and_in_the_table_of_trust(self):
         wrong = {"count": 3, "first_index": 7, "expected": 4, "got": 5, "rank": 2}
         text = render(made_up.allreduce(status="failed", reason="3 elements differ", check="failed", wrong=wrong))
-        self.assertNotIn('id="figures"', text)
+        self.assertEqual(figures_of(text), [])
         self.assertIn("failed: 3 wrong, first at 7 on rank 2: 5 for 4", text)
         self.assertIn("3 elements differ", text)
 
@@ -164,6 +170,139 @@ class Truth(unittest.TestCase):
             [units.seconds(0.0015), units.size(65536), units.bandwidth(8.7e9), units.seconds(None), units.percent(0.5)],
             ["1.50 ms", "64 KiB", "8.70 GB/s", "n/a", "50%"],
         )
+
+
+class Answers(unittest.TestCase):
+    """Results that are opposite give answers that are opposite, each with a section that is there."""
+
+    def said(self, *results):
+        runs = made_up.loaded(made_up.run(list(results)))
+        text = report.render(runs, "")
+        found = answers.answers(runs)
+        for sentence, place in found:
+            self.assertIn(f'<section id="{place}">', text, sentence)
+            self.assertIn(f'<li><a href="#{place}">', text)
+        return " ".join(sentence for sentence, _ in found)
+
+    def test_a_second_device_that_pays_one_that_does_not_and_one_that_changes_nothing(self):
+        pays = self.said(made_up.train(1, 0.05), made_up.train(2, 0.052, 0.001))
+        self.assertIn("LeNet: 2 devices are 1.92 times as fast as 1 (1.9% of the step is communication)", pays)
+        slower = self.said(made_up.train(1, 0.05), made_up.train(2, 0.16, 0.11))
+        self.assertIn("LeNet: 2 devices are 0.62 times as fast as 1 (69% of the step is communication)", slower)
+        same = self.said(made_up.train(1, 0.05), made_up.train(2, 0.1, 0))
+        self.assertIn("LeNet: 2 devices are as fast as 1 (none of the step is communication)", same)
+
+    def test_the_worst_way_is_told_beside_the_best(self):
+        slow = made_up.train(2, 0.11, 0.06, algorithm="parameter_server")
+        said = self.said(made_up.train(1, 0.05), made_up.train(2, 0.06, 0.01), slow)
+        self.assertIn("1.67 times as fast as 1", said)
+        self.assertIn("by distributed with parameter_server 0.91 times (55% of the step is communication)", said)
+
+    def test_nvlink_that_saves_something_and_nvlink_that_saves_nothing(self):
+        self.assertIn("saves 38% on the step of LeNet", self.said(*made_up.fabrics(0.38)))
+        self.assertIn("saves 38% on an all-reduce of 64 MiB", self.said(*made_up.fabrics(0.38)))
+        nothing = self.said(*made_up.fabrics(0.0))
+        self.assertIn("saves nothing on the step of LeNet", nothing)
+        self.assertNotIn("%", nothing.split("against")[1].split(".")[0])
+        for said in (nothing, self.said(*made_up.fabrics(0.38))):
+            self.assertIn("dgx-made-up against dgx-made-up without nvlink", said)
+            self.assertIn("(simulated)", said)
+
+    def test_the_fabric_with_nvlink_comes_first_whatever_the_order_in_the_file(self):
+        self.assertIn("saves 38% on the step", self.said(*reversed(made_up.fabrics(0.38))))
+
+    def test_the_fastest_algorithm_over_bytes(self):
+        def both(ring, tree):
+            return self.said(
+                made_up.allreduce("ring", seconds=ring), made_up.allreduce("tree", seconds=tree, link_speed=False)
+            )
+
+        self.assertIn("fastest is ring at 1 MiB", both(1e-4, 2e-4))
+        self.assertIn("fastest is tree at 1 MiB", both(2e-4, 1e-4))
+
+    def test_what_failed_and_what_was_not_measured_are_counted(self):
+        said = self.said(
+            made_up.allreduce(status="failed", reason="7 differ", check="failed"),
+            made_up.allreduce(nature="simulated", check="off"),
+            made_up.allreduce(oversubscribed=True),
+        )
+        self.assertIn("1 of 3 results checked; 1 not measured; 1 on shared cores or devices; 1 without a result.", said)
+
+
+class Sections(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.text = report.render(made_up.loaded(made_up.whole()), "")
+        cls.figures = figures_of(cls.text)
+
+    def body(self, place):
+        return re.search(rf'<section id="{place}">.*?</section>', self.text, re.S).group(0)
+
+    def drawn(self, place):
+        return [self.figures[int(found)] for found in re.findall(r'data-figure="(\d+)"', self.body(place))]
+
+    def test_every_section_that_has_something_to_say_is_in_the_contents(self):
+        contents = re.search(r"<nav>.*?</nav>", self.text).group(0)
+        self.assertEqual(re.findall(r'<section id="(\w+)"', self.text), re.findall(r'href="#(\w+)"', contents))
+
+    def test_the_heat_map_names_the_winner_and_its_distance(self):
+        winners, distances = self.drawn("choice")[:2]
+        self.assertEqual({one["text"] for one in winners["layout"]["annotations"]}, {"ring", "tree"})
+        (heat,) = distances["data"]
+        columns = list(zip(*heat["z"]))
+        self.assertTrue(all(min(value for value in column if value) == 1 for column in columns))
+
+    def test_fabrics_stand_side_by_side(self):
+        body = self.body("fabrics")
+        for word in ("dgx-made-up without nvlink", "LeNet", "0.62 times as fast", "64 MiB"):
+            self.assertIn(word, body)
+
+    def test_a_topology_shows_its_busiest_link(self):
+        self.assertIn("The busiest: switch0 to host PCIe, 90% of the time.", self.body("topology"))
+        figure = self.drawn("topology")[0]
+        widths = {trace["text"][0].split(":")[0]: trace["line"]["width"] for trace in figure["data"][:-1]}
+        self.assertEqual(max(widths, key=widths.get), "switch0 to host PCIe")
+        self.assertEqual(set(figure["data"][-1]["text"]), {"gpu0", "gpu1", "gpu2", "gpu3", "switch0", "host"})
+
+    def test_the_timeline_has_a_lane_for_each_device_and_a_bar_for_each_part(self):
+        figure = self.drawn("timeline")[0]
+        self.assertEqual(len(figure["layout"]["yaxis"]["ticktext"]), 4)
+        bars = {trace["name"]: trace for trace in figure["data"]}
+        self.assertEqual(set(bars), {"forward", "backward", "all_reduce", "update"})
+        self.assertEqual(bars["all_reduce"]["base"], [0.002, 0.0035, 0.002, 0.0035])
+        self.assertIn("bucket 1", bars["all_reduce"]["text"][1])
+
+    def test_all_reduce_alone_stands_beside_all_reduce_inside_for_the_same_bytes(self):
+        train = made_up.train(2, 0.06, 0.01)
+        train["metrics"]["parameter_bytes"] = 2097152
+        alone = [made_up.allreduce("ring", 2, size, size / 1e9) for size in (1048576, 4194304)]
+        self.assertIn("<td>2.10 ms</td><td>4 ms</td><td>10 ms</td>", render(made_up.train(1), train, *alone))
+
+    def test_efficiency_is_speed_up_over_devices(self):
+        speed, efficiency = self.drawn("scaling")[:2]
+        for one, other in zip(speed["data"], efficiency["data"]):
+            for count, value, share in zip(one["x"], one["y"], other["y"]):
+                self.assertAlmostEqual(value / count, share, places=4)
+
+    def test_no_raw_samples_and_at_most_32_quantiles_are_in_the_page(self):
+        text = render(made_up.allreduce(samples=[1.25e-4 + n * 1e-9 for n in range(500)]))
+        self.assertLessEqual(len(re.findall(r"12\d\.?\d* µs", text)), 32)
+        self.assertNotIn("0.000125", text)
+
+    def test_long_tables_are_data_and_lose_nothing(self):
+        body = [[f"row {n}", "same", ("bad", f"no {n % 3}")] for n in range(500)]
+        page = Page()
+        self.assertNotIn("row 1", page.table(["a", "b", "c"], body))
+        found = [[column["cells"][index] for index in column["row"]] for column in page.tables[0]["columns"]]
+        self.assertEqual([list(row) for row in zip(*found)], [[a, b, list(c)] for a, b, c in body])
+        self.assertEqual(columns([["x"], ["x", "y"]])[1], {"row": [0, 1], "cells": ["", "y"]})
+
+    def test_ten_thousand_results_are_under_six_megabytes_beside_the_library(self):
+        self.assertLess(len(report.render(made_up.loaded(made_up.many()), "").encode()), 6e6)
+
+    def test_commands_are_as_a_shell_takes_them(self):
+        text = render(made_up.link(), command=["bench_link", "--output=a b.json"])
+        self.assertIn("bench_link &#x27;--output=a b.json&#x27;", text)
 
 
 class CommandLine(unittest.TestCase):
@@ -248,6 +387,7 @@ class CommandLine(unittest.TestCase):
         with open(target, encoding="utf-8") as file:
             text = file.read()
         self.assertGreater(len(text), 1000000)
+        self.assertLess(len(text.encode()), 10e6)
         self.assertNotRegex(text, r"<(script|link|img|iframe)[^>]*\s(src|href)=[\"']?http")
         self.assertEqual(os.listdir(self.folder).count("page.html"), 1)
 

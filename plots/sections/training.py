@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The training step: its phases, its all-reduce beside all-reduce alone, and one step from begin to end."""
+
+import math
+
+from plots import drawing, headline, series, style, units
+from plots.load import rows
+from plots.page import chosen, folded, noted
+
+
+def steps(runs, page):
+    panels = [(title, phases_of(bars, page)) for title, bars in series.steps(runs)]
+    listed = [row for row in rows(runs, "train") if row.metric("step_seconds") is not None]
+    if not listed:
+        return ""
+    names = series.told_apart(listed)
+    listing = page.table(
+        ["what", "step", "compute", "communication", "exposed", "hidden", "exposed / step", "images/s", "load"],
+        [
+            [
+                name,
+                *(
+                    units.seconds(row.metric(f"{key}_seconds"))
+                    for key in ("step", "compute", "communication", "exposed", "hidden")
+                ),
+                units.percent(row.metric("communication_fraction")),
+                units.rate(headline.images_per_second(row), "images"),
+                units.seconds(row.metric("load_seconds")),
+            ]
+            for row, name in zip(listed, names)
+        ],
+        "numbers",
+    )
+    phases = [
+        [name, phase, units.seconds(value)]
+        for row, name in zip(listed, names)
+        for phase, value in (row.result["phases"].items() if isinstance(row.result.get("phases"), dict) else ())
+    ]
+    lead = (
+        "Compute, hidden and exposed communication and update make up the step; loading is beside it, not in it."
+        " Communication is hidden where computing goes on meanwhile. Exposed is the step minus the step without"
+        " communication; below zero it is noise, and drawn as nothing."
+    )
+    return (
+        noted(lead)
+        + chosen("Show", panels)
+        + folded("All numbers", listing)
+        + folded("Phases as the benches name them", page.table(["what", "phase", "time"], phases))
+    )
+
+
+def phases_of(bars, page):
+    names = [bar.name for bar in bars]
+    phases = [
+        (phase, colour, [bar.parts[phase] for bar in bars], [f"{phase}\n{bar.text}" for bar in bars])
+        for phase, colour in style.PHASES.items()
+        if any(bar.parts[phase] > 0 for bar in bars)
+    ]
+    return page.figure(
+        drawing.bars(names, phases, [bar.nature for bar in bars]),
+        130 + 34 * len(bars),
+        barmode="stack",
+        margin={"l": 10},
+        xaxis=drawing.time_axis("a step", max(sum(bar.parts.values()) for bar in bars)),
+        yaxis=drawing.name_axis(names),
+    )
+
+
+def inside(runs, page):
+    """The same bytes reduced by bench_allreduce, by the training's own buckets with nothing else running, and what of
+    it is left to see in the step."""
+    good = [row for row in rows(runs, "train") if row.ok and row.ranks > 1 and row.metric("communication_seconds")]
+    if not good:
+        return ""
+    names = series.told_apart(good, ("lr",), ("algorithm", "device"))
+    kinds = {"alone, in one piece": [], "its buckets alone": [], "exposed in the step": []}
+    body = []
+    for row, name in zip(good, names):
+        size = row.metric("parameter_bytes")
+        measured = (alone(row, size, runs), row.metric("communication_seconds"), row.metric("exposed_seconds"))
+        for times, seconds in zip(kinds.values(), measured):
+            times.append(seconds)
+        buckets = len(row.list("buckets")) or units.NOTHING
+        body.append([name, units.size(size), buckets, *map(units.seconds, measured)])
+    colours = (style.PHASES["update"], style.PHASES["hidden communication"], style.PHASES["exposed communication"])
+    phases = [
+        (
+            kind,
+            colour,
+            [max(one or 0, 0) for one in times],
+            [f"{name}\n{kind} {units.seconds(one)}" for name, one in zip(names, times)],
+        )
+        for (kind, times), colour in zip(kinds.items(), colours)
+        if any(times)
+    ]
+    most = max(max(values) for _, _, values, _ in phases)
+    drawn = page.figure(
+        drawing.bars(names, phases, [row.nature for row in good]),
+        130 + 56 * len(good),
+        barmode="group",
+        margin={"l": 10},
+        xaxis=drawing.time_axis("a step", most),
+        yaxis=drawing.name_axis(names),
+    )
+    head = ["what", "gradients", "pieces", *kinds]
+    return (
+        noted(
+            "Alone: all gradients in one all-reduce, from the all-reduce results on the same devices, between the two"
+            " sizes nearest to it. Its buckets alone: as the training sends them, nothing else running."
+        )
+        + drawn
+        + folded("All numbers", page.table(head, body, "numbers"))
+    )
+
+
+def alone(row, size, runs):
+    """Seconds of one all-reduce of so many bytes on the same devices by the same algorithm: between measured sizes,
+    straight on logarithmic axes; None outside of them."""
+    if not size:
+        return None
+    times = {}
+    for other in rows(runs, "allreduce"):
+        same = all(
+            (other.point.get(name) or None) == (row.point.get(name) or None)
+            for name in ("device", "threads", "algorithm", "engine", "topology", "without")
+        )
+        plain = other.text("dtype") == "f32" and other.text("op") == "sum" and other.text("launch") == "eager"
+        if same and plain and other.ok and other.run.label == row.run.label and other.metric("seconds"):
+            times[other.of_point("bytes")] = other.metric("seconds")
+    below = max((one for one in times if one and one <= size), default=None)
+    above = min((one for one in times if one and one >= size), default=None)
+    if below is None or above is None:
+        return None
+    if below == above:
+        return times[below]
+    share = math.log(size / below) / math.log(above / below)
+    return math.exp((1 - share) * math.log(times[below]) + share * math.log(times[above]))
+
+
+def timelines(runs, page):
+    good = [row for row in rows(runs, "train") if row.ok and spans_of(row)]
+    names = series.told_apart(good, ("lr",), ("algorithm", "device"))
+    panels = [(name, timeline(spans_of(row), row.nature, page)) for row, name in zip(good, names)]
+    lead = "From a run of its own with a clock around every part, which costs time itself: it says where, not how long."
+    return noted(lead) + chosen("Show", panels) if panels else ""
+
+
+def spans_of(row):
+    """(lane, kind, name, begin, end) of what can be drawn."""
+    found = []
+    for span in row.list("timeline"):
+        if isinstance(span, dict):
+            begin, end = units.number(span.get("begin_seconds")), units.number(span.get("end_seconds"))
+            if begin is not None and end is not None and end >= begin:
+                found.append((str(span.get("lane")), str(span.get("kind")), str(span.get("name")), begin, end))
+    return found
+
+
+def timeline(spans, nature, page):
+    lanes = list(dict.fromkeys(span[0] for span in spans))
+    traces = []
+    for kind in dict.fromkeys(span[1] for span in spans):
+        those = [span for span in spans if span[1] == kind]
+        texts = [
+            f"{name}\n{kind} on {lane}\n{units.seconds(begin)} to {units.seconds(end)}, {units.seconds(end - begin)}"
+            for lane, _, name, begin, end in those
+        ]
+        (trace,) = drawing.bars(lanes, [(kind, style.work(kind), [span[4] - span[3] for span in those], texts)], [])
+        trace.update(y=[lanes.index(span[0]) for span in those], base=[span[3] for span in those])
+        trace["marker"] = {"color": style.work(kind), "line": {"width": 0.5, "color": "#ffffff"}}
+        if nature != "measured":
+            trace["marker"]["pattern"] = {"shape": "/"}
+        traces.append(trace)
+    return page.figure(
+        traces,
+        140 + 34 * len(lanes),
+        barmode="overlay",
+        dragmode="zoom",
+        margin={"l": 10},
+        xaxis=drawing.time_axis("since the step began", max(span[4] for span in spans)),
+        yaxis={**drawing.name_axis(lanes), "fixedrange": True},
+    )
