@@ -29,6 +29,13 @@ packages=(
   python3-jsonschema     # validates result files against results/schema.json
 )
 
+# For ./test --browser only. Ubuntu has no such packages.
+browser_packages=(
+  chromium               # the browser that the page is tried in
+  chromium-driver        # steers it
+  python3-selenium       # speaks with the driver
+)
+
 say() { printf '%s: %s\n' "$script" "$*"; }
 fail() { printf '%s: %s\n' "$script" "$2" >&2; exit "$1"; }
 

@@ -108,6 +108,8 @@ def worded(name, row):
     value = row.point.get(name)
     if value is None or (not row.measured and name in ("topology", "engine")):
         return ""
+    if name == "device" and value == row.point.get("topology"):
+        return ""
     if name == "model":
         return model_name(row)
     if name == "bucket_bytes":

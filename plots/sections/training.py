@@ -166,7 +166,7 @@ def timeline(spans, nature, page):
             for lane, _, name, begin, end in those
         ]
         (trace,) = drawing.bars(lanes, [(kind, style.work(kind), [span[4] - span[3] for span in those], texts)], [])
-        trace.update(y=[lanes.index(span[0]) for span in those], base=[span[3] for span in those])
+        trace.update(y=[lanes.index(span[0]) for span in those], base=[span[3] for span in those], width=0.8)
         trace["marker"] = {"color": style.work(kind), "line": {"width": 0.5, "color": "#ffffff"}}
         if nature != "measured":
             trace["marker"]["pattern"] = {"shape": "/"}
