@@ -49,6 +49,7 @@ std::unique_ptr<harness::Devices> Session::open(const std::string& device_point)
   harness::DeviceSettings settings = device_settings(options_);
   settings.on_timeout = [this](const harness::TimedOut& error) {
     give_up_point(harness::Status::timed_out, error.what());
+    report_.write();
     progress_.message(program_ + ": " + error.what());
     std::cout.flush();
     std::_Exit(1);
@@ -70,7 +71,7 @@ void Session::point(const std::string& name, const std::function<void()>& body) 
   } catch (const harness::Error& error) {
     give_up_point(harness::Status::failed, error.what());
   }
-  report_.write();
+  report_.keep_up();
   std::string said;
   for (std::size_t row = first_row_; row < results().size(); ++row) {
     const harness::Result& result = results()[row];
@@ -88,7 +89,7 @@ void Session::show(double fraction, const std::string& what) {
 
 void Session::update(std::size_t row, harness::Result result) {
   report_.update(row, std::move(result));
-  report_.write();
+  report_.keep_up();
 }
 
 void Session::give_up(std::size_t row, harness::Status status, const std::string& reason) {
@@ -107,7 +108,6 @@ void Session::give_up_point(harness::Status status, const std::string& reason) {
     result.reason = reason;
     report_.update(row, std::move(result));
   }
-  report_.write();
 }
 
 int Session::finish() {

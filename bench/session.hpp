@@ -38,7 +38,7 @@ class Session {
 
   const std::vector<harness::Result>& results() const { return report_.results(); }
   std::size_t add(harness::Result result) { return report_.add(std::move(result)); }
-  void update(std::size_t row, harness::Result result);  // and writes the report
+  void update(std::size_t row, harness::Result result);  // and keeps the file up with it
   // Within a point: this part of it is done, and `what` is in the works.
   void show(double fraction, const std::string& what);
   // For one row of several.

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "harness/clock.hpp"
 #include "harness/error.hpp"
 #include "harness/machine.hpp"
 
@@ -19,6 +20,8 @@ namespace harness {
 namespace {
 
 using nlohmann::json;
+
+constexpr double pause_after_write = 19;  // of keep_up, in times of what the write took
 
 // Non-finite numbers become null, and bytes that are no UTF-8 (a command line may hold any) a replacement character.
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -183,15 +186,22 @@ std::string Report::contents() const {
   return text + "\n]}\n";
 }
 
-void Report::write() const {
+void Report::write() {
   if (path_.empty()) return;
+  const double begin = steady_seconds();
   const std::filesystem::path temporary = beside(path_);
   const int file = open_new(temporary);
   int error = file < 0 ? errno : write_all(file, contents());
   if (error == 0 && rename(temporary.c_str(), path_.c_str()) != 0) error = errno;
+  const double end = steady_seconds();
+  due_ = end + pause_after_write * (end - begin);
   if (error == 0) return;
   unlink(temporary.c_str());
   throw Error("cannot write " + path_.string() + ": " + reason_of(error));
+}
+
+void Report::keep_up() {
+  if (steady_seconds() >= due_) write();
 }
 
 void Report::finish() {

@@ -82,7 +82,8 @@ class Report {
   std::size_t add(Result result);  // gives the index for update
   void update(std::size_t index, Result result);
 
-  void write() const;   // throws Error when the disk refuses
+  void write();         // throws Error when the disk refuses
+  void keep_up();       // writes, unless writing would take more than a twentieth of the time: a long report is slow
   void finish();        // the run is complete; writes
   bool failed() const;  // whether a point or a check failed or ran out of time: exit status 1
 
@@ -94,6 +95,7 @@ class Report {
   std::vector<Result> results_;
   std::vector<std::string> lines_;  // each result as it is written, made once: the file is rewritten after each visit
   bool complete_ = false;
+  double due_ = 0;  // when the next write would not come too soon, on the steady clock
 };
 
 }  // namespace harness

@@ -124,6 +124,26 @@ TEST_F(ReportTest, TheFileIsValidAndIncompleteUntilTheEnd) {
   EXPECT_EQ(files_in_folder(), 1) << "a temporary file was left";
 }
 
+TEST_F(ReportTest, KeepingUpWritesAtOnceAndThenOnlyNowAndThen) {
+  Report report(path_, {});
+  report.add(example());
+  report.keep_up();
+  EXPECT_EQ(read()["results"].size(), 1u);
+  int writes = 0;
+  int updates = 0;
+  while (writes < 3) {
+    Result changed = example();
+    changed.visits = ++updates;
+    report.update(0, changed);
+    report.keep_up();
+    writes += read()["results"][0]["visits"] == updates ? 1 : 0;
+  }
+  EXPECT_GT(updates, writes);
+  report.update(0, example());
+  report.finish();
+  EXPECT_EQ(read()["results"][0]["visits"], 12);
+}
+
 TEST_F(ReportTest, ARunWithoutResultsIsValidToo) {
   Report(path_, {}).finish();
   EXPECT_EQ(read()["results"], json::array());
