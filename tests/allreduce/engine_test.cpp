@@ -98,6 +98,33 @@ TEST_P(EveryAlgorithm, IsExactForOddCountsAndDtypesAndOps) {
   }
 }
 
+// The maximum of results is the result: runs may follow each other without new contributions, and without a wait.
+TEST_P(EveryAlgorithm, StaysExactOverManyRunsBackToBack) {
+  const auto [ranks, way, placement] = GetParam();
+  const auto devices = harness::open_devices("cpu:" + std::to_string(ranks), {1, 30});
+  const Pattern pattern{Dtype::f32, harness::Op::max, ranks, 7};
+  for (const Algorithm& algorithm : algorithms()) {
+    const Schedule schedule = algorithm.build({ranks, 1, placement});
+    for (const std::size_t count : {std::size_t{17}, std::size_t{5003}}) {
+      Vectors vectors(*devices, count * sizeof(float), placement == Placement::in_place, 2);
+      const auto program =
+          prepare_way(way, schedule, {devices.get(), count, Dtype::f32, harness::Op::max, Launch::eager, vectors.sets});
+      for (const Buffers& set : vectors.sets) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          auto* given = set.input.empty() ? set.data[rank] : const_cast<std::byte*>(set.input[rank]);
+          fill(pattern, rank, given, count);
+        }
+      }
+      program->time(20);
+      for (int run = 0; run < 21; ++run) program->enqueue();
+      program->sync();
+      for (const Buffers& set : vectors.sets) {
+        for (int rank = 0; rank < ranks; ++rank) EXPECT_FALSE(compare(pattern, rank, set.data[rank], count));
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, EveryAlgorithm,
                          testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
                                           testing::Values(Way::eager, Way::recorded, Way::compiled),
