@@ -22,10 +22,10 @@ std::size_t Replicas::images() const { return std::accumulate(shards_.begin(), s
 
 void Replicas::load(int rank, const models::Dataset& data, const std::function<std::size_t(std::size_t)>& image_of,
                     std::size_t count) const {
-  std::vector<float> images(count * models::Dataset::pixels);
+  std::vector<float> images(count * data.image_size);
   std::vector<std::uint8_t> labels(count);
   for (std::size_t i = 0; i < count; ++i) {
-    data.load(image_of(i), images.data() + i * models::Dataset::pixels, labels.data() + i);
+    data.load(image_of(i), images.data() + i * data.image_size, labels.data() + i);
   }
   stream(rank).copy(images.data(), model(rank).images(), images.size() * sizeof(float));
   stream(rank).copy(labels.data(), model(rank).labels(), labels.size());
@@ -88,6 +88,11 @@ double Replicas::loss() const {
 }
 
 double Replicas::accuracy(const models::Dataset& test) {
+  // Batch norm's running statistics are the first replica's for all.
+  for (int rank = 1; rank < ranks(); ++rank) {
+    const auto from = model().statistics(), to = model(rank).statistics();
+    stream(rank).copy(from.data(), to.data(), from.size_bytes());
+  }
   const auto border = [&](int rank) { return test.size() * rank / ranks(); };
   const std::size_t longest = (test.size() + ranks() - 1) / ranks();
   std::size_t correct = 0;
@@ -97,7 +102,7 @@ double Replicas::accuracy(const models::Dataset& test) {
       const std::size_t count = std::min(capacity_, border(rank + 1) - first);
       load(
           rank, test, [&](std::size_t i) { return first + i; }, count);
-      model(rank).forward(static_cast<int>(count));
+      model(rank).evaluate(static_cast<int>(count));
     }
     sync();
     for (const auto& model : models_) correct += model->outcome().correct;
@@ -106,15 +111,19 @@ double Replicas::accuracy(const models::Dataset& test) {
 }
 
 std::vector<float> Replicas::state(int rank) const {
-  std::vector<float> state(size());
+  const auto statistics = model(rank).statistics();
+  std::vector<float> state(size() + statistics.size());
   stream(rank).copy(model(rank).parameters(), state.data(), size() * sizeof(float));
+  stream(rank).copy(statistics.data(), state.data() + size(), statistics.size_bytes());
   stream(rank).sync();
   return state;
 }
 
 void Replicas::restore(const std::vector<float>& state) const {
   for (int rank = 0; rank < ranks(); ++rank) {
+    const auto statistics = model(rank).statistics();
     stream(rank).copy(state.data(), model(rank).parameters(), size() * sizeof(float));
+    stream(rank).copy(state.data() + size(), statistics.data(), statistics.size_bytes());
   }
   sync();
 }

@@ -46,6 +46,11 @@ class Bench {
     if (options.given("steps") && options.given("epochs")) {
       throw harness::bad_value("epochs", options.text("epochs"), "either steps or epochs are given, not both");
     }
+    for (const auto& name : options.names("model")) {
+      if (models::find_model(name).input.size() == models::Dataset::pixels) continue;
+      if (options.text("data") == "synthetic") continue;
+      throw harness::bad_value("data", options.text("data"), name + " reads no images; it learns from: synthetic");
+    }
     const auto devices = bench::device_points(options, "cpu:2");
     scaling_ = bench::scaling_of(options, devices.size());
     blocks_ = harness::points({{"model", bench::values(options.names("model"))}, {"device", bench::values(devices)}});
@@ -95,15 +100,16 @@ class Bench {
   }
 
   void load_data() {
-    if (options_.text("data") == "synthetic") {
-      constexpr std::size_t train_images = 10000;
-      constexpr std::size_t test_images = 1000;
-      train_ = models::make_synthetic(train_images, 1);
-      test_ = models::make_synthetic(test_images, 2);
-      return;
-    }
+    if (options_.text("data") == "synthetic") return;
     train_ = models::load_fashion_mnist(models::Part::train, options_.text("data-dir"));
     if (options_.on("eval")) test_ = models::load_fashion_mnist(models::Part::test, options_.text("data-dir"));
+  }
+
+  void make_data(const models::ModelRow& model) {
+    constexpr std::size_t train_images = 10000;
+    constexpr std::size_t test_images = 1000;
+    train_ = models::make_synthetic(train_images, 1, model.input, model.classes);
+    test_ = models::make_synthetic(test_images, 2, model.input, model.classes);
   }
 
   // A contender of a block: its row of the report, and what trains.
@@ -124,6 +130,7 @@ class Bench {
       rows.push_back(session.add(describe(point, devices, replica, global_batch)));
     }
 
+    if (options_.text("data") == "synthetic") make_data(models::find_model(block["model"].get<std::string>()));
     bench::CourseSettings course = bench::course_settings(options_, global_batch);
     course.train = &train_;
     if (options_.on("eval")) course.test = &test_;

@@ -25,6 +25,8 @@ class Layer {
 
   // For the first `images` of the batch: at least one, at most the capacity.
   virtual void forward(int images) = 0;
+  // Forward as after training: batch norm takes its running statistics, and leaves them alone.
+  virtual void evaluate(int images) { forward(images); }
   // Overwrites the gradients of its input (where it has one) and of its parameters.
   virtual void backward(int images) = 0;
   const TensorPointer& output() const { return output_; }
@@ -46,13 +48,22 @@ class Backend {
   virtual ~Backend() = default;
   // The batch, in memory order [image][channel][row][column]; nobody asks for its gradient.
   virtual TensorPointer input(const Shape& shape, float* images) = 0;
-  // Square kernels, stride 1, no padding: out = in - kernel + 1. Weight [channels][in.channels][kernel][kernel].
-  virtual LayerPointer convolution(const TensorPointer& in, int channels, int kernel, const Weights&) = 0;
+  // Weight [channels][in.channels][kernel][kernel].
+  virtual LayerPointer convolution(const TensorPointer& in, int channels, const Window&, const Weights&) = 0;
+  // Each channel less its mean over images and pixels, over its standard deviation, then scaled and shifted: Ioffe and
+  // Szegedy, "Batch Normalization" (2015). The constants are PyTorch's: 1e-5 is added to the variance; a tenth of the
+  // running statistics, whose variance is the unbiased one, is replaced in every forward pass. With `relu` one follows.
+  virtual LayerPointer batch_norm(const TensorPointer& in, bool relu, const Weights&) = 0;
   // In place, the output is the input; so whoever put that out cannot ask for its own values afterwards. The derivative
   // at exactly zero is zero.
   virtual LayerPointer relu(const TensorPointer& in) = 0;
-  // Windows of 2x2 in steps of 2; an odd last row or column is left out.
-  virtual LayerPointer average_pool(const TensorPointer& in) = 0;
+  // The same values for a second reader, with a gradient of its own. Backward, it adds that to the gradient of `in`: so
+  // it is made before the first reader, whose backward runs before its own.
+  virtual LayerPointer branch(const TensorPointer& in) = 0;
+  // relu(main + shortcut), of equal shapes. In place of `main`, with the same consequence as for relu.
+  virtual LayerPointer residual_sum(const TensorPointer& main, const TensorPointer& shortcut) = 0;
+  // Windows of side x side in steps of `side`; rows and columns that fill no window are left out.
+  virtual LayerPointer average_pool(const TensorPointer& in, int side) = 0;
   // Weight [features][in.channels * in.height * in.width].
   virtual LayerPointer linear(const TensorPointer& in, int features, const Weights&) = 0;
   // Softmax and cross entropy against `labels`, one an image. The loss is the output: there is no tensor.

@@ -54,8 +54,8 @@ Bytes read(const std::filesystem::path& path, const char* expected) {
 }  // namespace
 
 void Dataset::load(std::size_t from, float* image, std::uint8_t* label) const {
-  const std::uint8_t* source = images.data() + from * pixels;
-  for (int pixel = 0; pixel < pixels; ++pixel) image[pixel] = static_cast<float>(source[pixel] / 255.0);
+  const std::uint8_t* source = images.data() + from * image_size;
+  for (std::size_t pixel = 0; pixel < image_size; ++pixel) image[pixel] = static_cast<float>(source[pixel] / 255.0);
   *label = labels[from];
 }
 
@@ -129,16 +129,19 @@ Dataset load_fashion_mnist(Part part, const std::filesystem::path& folder) {
   return data;
 }
 
-Dataset make_synthetic(std::size_t size, std::uint64_t seed) {
+Dataset make_synthetic(std::size_t size, std::uint64_t seed, const Shape& shape, int classes) {
   constexpr int cell_side = 7;
   Dataset data;
+  data.image_size = shape.size();
+  const bool checkered = data.image_size == Dataset::pixels;
   for (std::size_t image = 0; image < size; ++image) {
-    const auto label = static_cast<std::uint8_t>(harness::splitmix64(seed + image) % Dataset::classes);
+    const auto label = static_cast<std::uint8_t>(harness::splitmix64(seed + image) % classes);
     data.labels.push_back(label);
-    for (int pixel = 0; pixel < Dataset::pixels; ++pixel) {
-      const int cell = pixel / Dataset::side / cell_side * Dataset::side + pixel % Dataset::side / cell_side;
-      const std::uint64_t pattern = harness::splitmix64(std::uint64_t{label} * Dataset::pixels + cell) % 160;
-      const std::uint64_t noise = harness::splitmix64(seed ^ (image * Dataset::pixels + pixel)) % 96;
+    for (std::size_t pixel = 0; pixel < data.image_size; ++pixel) {
+      const std::size_t cell =
+          checkered ? pixel / Dataset::side / cell_side * Dataset::side + pixel % Dataset::side / cell_side : pixel;
+      const std::uint64_t pattern = harness::splitmix64(std::uint64_t{label} * data.image_size + cell) % 160;
+      const std::uint64_t noise = harness::splitmix64(seed ^ (image * data.image_size + pixel)) % 96;
       data.images.push_back(static_cast<std::uint8_t>(pattern + noise));
     }
   }

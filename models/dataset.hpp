@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "models/tensor.hpp"
+
 namespace models {
 
 struct Dataset {
@@ -16,8 +18,9 @@ struct Dataset {
   static constexpr int pixels = side * side;
   static constexpr int classes = 10;
 
-  std::vector<std::uint8_t> images;  // [size()][28][28]
+  std::vector<std::uint8_t> images;  // [size()][image_size], one channel of 28x28 pixels unless asked for otherwise
   std::vector<std::uint8_t> labels;  // 0 to 9
+  std::size_t image_size = pixels;
   std::size_t size() const { return labels.size(); }
 
   // Image `from` as floats, pixel / 255 rounded once, and its label.
@@ -34,8 +37,10 @@ Dataset load_fashion_mnist(Part part, const std::filesystem::path& folder = {});
 // Throws harness::Error when that fails.
 std::filesystem::path download_fashion_mnist(Part part);
 
-// Each class is a checkerboard of its own greys, with noise: learnable, and the same for the same seed.
-Dataset make_synthetic(std::size_t size, std::uint64_t seed);
+// Each class is a checkerboard of its own greys, with noise: learnable, and the same for the same seed. Of another
+// shape than one channel of 28x28, each number is a cell of its own.
+Dataset make_synthetic(std::size_t size, std::uint64_t seed, const Shape& shape = {1, Dataset::side, Dataset::side},
+                       int classes = Dataset::classes);
 
 // The bytes of an IDX file (http://yann.lecun.com/exdb/mnist: big-endian magic 0x08 and the number of dimensions, then
 // the sizes, then one byte an element). Throws harness::UsageError, its text beginning with `name`, unless the

@@ -8,12 +8,12 @@ namespace {
 class Lenet : public Model {
  public:
   Lenet(harness::Stream& stream, const ModelSettings& settings) : Model(stream, settings) {
-    convolution("conv1", 20, 3);
+    convolution("conv1", 20, {.kernel = 3});
     relu("relu1");
-    average_pool("pool1");
-    convolution("conv2", 50, 5);
+    average_pool("pool1", 2);
+    convolution("conv2", 50, {.kernel = 5});
     relu("relu2");
-    average_pool("pool2");
+    average_pool("pool2", 2);
     linear("fc1", 128);
     relu("relu3");
     linear("fc2", 10);

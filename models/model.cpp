@@ -15,10 +15,12 @@ namespace models {
 
 namespace {
 
-constexpr int image_side = 28;
-
 constexpr std::array rows = {
-    ModelRow{"lenet", "two convolutions and two linear layers, 129,068 parameters", make_lenet}};
+    ModelRow{"lenet", "two convolutions and two linear layers, 129,068 parameters", make_lenet},
+    ModelRow{"resnet18", "20 convolutions around which values also go straight on, 11,175,818 parameters",
+             make_resnet18},
+    ModelRow{"mlp", "one linear layer on ten numbers, 22 parameters", make_mlp, {10, 1, 1}, 2},
+};
 
 }  // namespace
 
@@ -29,11 +31,11 @@ Init parse_init(std::string_view name) {
   throw harness::bad_value("init", name, "allowed: he, std001, default");
 }
 
-Model::Model(harness::Stream& stream, const ModelSettings& settings)
-    : stream_(stream), settings_(settings), shape_{1, image_side, image_side} {
+Model::Model(harness::Stream& stream, const ModelSettings& settings, const Shape& input)
+    : stream_(stream), settings_(settings), input_(input) {
   find_backend(settings.backend);
   if (settings.capacity < 1) throw harness::Error("a model needs room for at least one image");
-  images_ = allocate(settings.capacity * shape_.size());
+  images_ = allocate(settings.capacity * input.size());
   memory_.push_back(stream.device().allocate(settings.capacity));
   labels_ = reinterpret_cast<std::uint8_t*>(memory_.back().data());
 }
@@ -43,51 +45,90 @@ float* Model::allocate(std::size_t elements) {
   return reinterpret_cast<float*>(memory_.back().data());
 }
 
-void Model::add(const std::string& name, const Shape& out, Make make) {
-  layers_.push_back({name, out, std::move(make)});
-  shape_ = out;
+Model::Source Model::add(const std::string& name, const Shape& out, std::vector<Source> from, Make make) {
+  layers_.push_back({name, out, std::move(from), std::move(make)});
+  return here_ = layers() - 1;
 }
 
-void Model::add_with_parameters(const std::string& name, std::vector<int> weight_shape, const Shape& out, Make make) {
-  const int outputs = weight_shape[0];
+void Model::add_parameter(const char* suffix, const std::vector<int>& shape, Role role, int fan_in) {
+  const auto count = static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>()));
+  layers_.back().parameters.push_back(static_cast<int>(parameters_.size()));
+  parameters_.push_back({layers_.back().name + suffix, shape, here_, fan_in, role, count, 0, size_});
+  size_ += count;
+}
+
+void Model::add_weight_and_bias(const std::vector<int>& weight_shape) {
   const int fan_in = std::accumulate(weight_shape.begin() + 1, weight_shape.end(), 1, std::multiplies<>());
-  const int layer = layers();
-  const auto index = static_cast<int>(parameters_.size());
-  const std::size_t weights = std::size_t(outputs) * fan_in;
-  parameters_.push_back({name + ".weight", std::move(weight_shape), layer, fan_in, false, weights, 0, size_});
-  parameters_.push_back({name + ".bias", {outputs}, layer, fan_in, true, std::size_t(outputs), 0, size_ + weights});
-  size_ += weights + outputs;
-  add(name, out, std::move(make));
-  layers_.back().parameters = {index, index + 1};
+  add_parameter(".weight", weight_shape, Role::weight, fan_in);
+  add_parameter(".bias", {weight_shape[0]}, Role::bias, fan_in);
 }
 
-void Model::convolution(const std::string& name, int channels, int kernel) {
-  add_with_parameters(name, {channels, shape_.channels, kernel, kernel},
-                      {channels, shape_.height - kernel + 1, shape_.width - kernel + 1},
-                      [this, channels, kernel](const TensorPointer& in, const Weights& weights) {
-                        return backend_->convolution(in, channels, kernel, weights);
-                      });
+void Model::add_statistic(const char* suffix, int channels) {
+  layers_.back().statistics.push_back(static_cast<int>(statistics_.size()));
+  const auto count = static_cast<std::size_t>(channels);
+  statistics_.push_back({layers_.back().name + suffix, here_, count, statistic_count_});
+  statistic_count_ += count;
 }
 
-void Model::linear(const std::string& name, int features) {
-  add_with_parameters(name, {features, static_cast<int>(shape_.size())}, {features, 1, 1},
-                      [this, features](const TensorPointer& in, const Weights& weights) {
-                        return backend_->linear(in, features, weights);
-                      });
+Model::Source Model::convolution(const std::string& name, int channels, const Window& window,
+                                 std::optional<Source> from) {
+  const Source source = from.value_or(here_);
+  const Shape in = shape_of(source);
+  add(name, {channels, window.outputs(in.height), window.outputs(in.width)}, {source},
+      [this, channels, window](const Inputs& inputs, const Weights& weights) {
+        return backend_->convolution(inputs[0], channels, window, weights);
+      });
+  add_weight_and_bias({channels, in.channels, window.kernel, window.kernel});
+  return here_;
 }
 
-void Model::relu(const std::string& name) {
-  add(name, shape_, [this](const TensorPointer& in, const Weights&) { return backend_->relu(in); });
+Model::Source Model::linear(const std::string& name, int features) {
+  const auto in = static_cast<int>(shape().size());
+  add(name, {features, 1, 1}, {here_}, [this, features](const Inputs& inputs, const Weights& weights) {
+    return backend_->linear(inputs[0], features, weights);
+  });
+  add_weight_and_bias({features, in});
+  return here_;
 }
 
-void Model::average_pool(const std::string& name) {
-  add(name, {shape_.channels, shape_.height / 2, shape_.width / 2},
-      [this](const TensorPointer& in, const Weights&) { return backend_->average_pool(in); });
+Model::Source Model::batch_norm(const std::string& name, bool relu) {
+  const int channels = shape().channels;
+  add(name, shape(), {here_}, [this, relu](const Inputs& inputs, const Weights& weights) {
+    return backend_->batch_norm(inputs[0], relu, weights);
+  });
+  add_parameter(".weight", {channels}, Role::scale, 0);
+  add_parameter(".bias", {channels}, Role::shift, 0);
+  add_statistic(".running_mean", channels);
+  add_statistic(".running_var", channels);
+  return here_;
+}
+
+Model::Source Model::relu(const std::string& name) {
+  return add(name, shape(), {here_},
+             [this](const Inputs& inputs, const Weights&) { return backend_->relu(inputs[0]); });
+}
+
+Model::Source Model::branch(const std::string& name) {
+  const Source before = here_;
+  const Source result = add(name, shape(), {before},
+                            [this](const Inputs& inputs, const Weights&) { return backend_->branch(inputs[0]); });
+  here_ = before;
+  return result;
+}
+
+Model::Source Model::residual_sum(const std::string& name, Source main, Source shortcut) {
+  return add(name, shape_of(main), {main, shortcut},
+             [this](const Inputs& inputs, const Weights&) { return backend_->residual_sum(inputs[0], inputs[1]); });
+}
+
+Model::Source Model::average_pool(const std::string& name, int side) {
+  return add(name, {shape().channels, shape().height / side, shape().width / side}, {here_},
+             [this, side](const Inputs& inputs, const Weights&) { return backend_->average_pool(inputs[0], side); });
 }
 
 void Model::complete() {
-  add("cross_entropy", {},
-      [this](const TensorPointer& in, const Weights&) { return backend_->cross_entropy(in, labels_, outcome_); });
+  add("cross_entropy", {}, {here_},
+      [this](const Inputs& inputs, const Weights&) { return backend_->cross_entropy(inputs[0], labels_, outcome_); });
   lay_out();
   draw();
   harness::run(stream_, [this] { make_layers(); });
@@ -106,32 +147,54 @@ void Model::lay_out() {
   }
   parameter_arena_ = allocate(size_);
   gradient_arena_ = allocate(size_);
+  statistic_arena_ = allocate(statistic_count_);
+}
+
+Weights Model::weights_of(const Named& layer) const {
+  Weights weights;
+  if (!layer.parameters.empty()) {
+    const std::size_t weight = parameters_[layer.parameters[0]].offset;
+    const std::size_t bias = parameters_[layer.parameters[1]].offset;
+    weights = {parameter_arena_ + weight, parameter_arena_ + bias, gradient_arena_ + weight, gradient_arena_ + bias};
+  }
+  if (!layer.statistics.empty()) {
+    weights.running_mean = statistic_arena_ + statistics_[layer.statistics[0]].offset;
+    weights.running_variance = statistic_arena_ + statistics_[layer.statistics[1]].offset;
+  }
+  return weights;
 }
 
 void Model::make_layers() {
   backend_ = find_backend(settings_.backend).make({stream_.device(), settings_.capacity, settings_.threads});
-  TensorPointer in = backend_->input({1, image_side, image_side}, images_);
+  const TensorPointer images = backend_->input(input_, images_);
   for (Named& layer : layers_) {
-    Weights weights;
-    if (!layer.parameters.empty()) {
-      const std::size_t weight = parameters_[layer.parameters[0]].offset;
-      const std::size_t bias = parameters_[layer.parameters[1]].offset;
-      weights = {parameter_arena_ + weight, parameter_arena_ + bias, gradient_arena_ + weight, gradient_arena_ + bias};
+    Inputs inputs;
+    for (const Source source : layer.from) {
+      inputs.push_back(source == images_source ? images : layers_[source].layer->output());
     }
-    layer.layer = layer.make(in, weights);
-    in = layer.layer->output();
+    layer.layer = layer.make(inputs, weights_of(layer));
   }
 }
 
+// Batch norm begins as the identity, whatever the initialiser, and with statistics of mean 0 and variance 1.
 void Model::draw() {
   for (const Parameter& parameter : parameters_) {
+    const bool weight = parameter.role == Role::weight;
+    const bool drawn = weight || parameter.role == Role::bias;
     double bound = 0;
-    if (settings_.init == Init::usual) bound = 1 / std::sqrt(double(parameter.fan_in));
-    if (settings_.init == Init::he && !parameter.bias) bound = std::sqrt(2.0 / parameter.fan_in) * std::sqrt(3.0);
-    if (settings_.init == Init::std001 && !parameter.bias) bound = 0.01 * std::sqrt(3.0);
+    if (settings_.init == Init::usual && drawn) bound = 1 / std::sqrt(double(parameter.fan_in));
+    if (settings_.init == Init::he && weight) bound = std::sqrt(2.0 / parameter.fan_in) * std::sqrt(3.0);
+    if (settings_.init == Init::std001 && weight) bound = 0.01 * std::sqrt(3.0);
     for (std::size_t i = 0; i < parameter.count; ++i) {
-      parameter_arena_[parameter.offset + i] = harness::uniform(settings_.seed + parameter.reference_offset + i, bound);
+      const float value = harness::uniform(settings_.seed + parameter.reference_offset + i, bound);
+      parameter_arena_[parameter.offset + i] = parameter.role == Role::scale ? 1 : value;
     }
+  }
+  for (const Named& layer : layers_) {
+    if (layer.statistics.empty()) continue;
+    const Weights weights = weights_of(layer);
+    std::fill_n(weights.running_mean, layer.shape.channels, 0.0F);
+    std::fill_n(weights.running_variance, layer.shape.channels, 1.0F);
   }
 }
 
@@ -146,6 +209,15 @@ void Model::forward(int layer, int images) {
       outcome_ = {};
     } else {
       named.layer->forward(images);
+    }
+  });
+}
+
+void Model::evaluate(int images) {
+  harness::run(stream_, [this, images] {
+    outcome_ = {};
+    for (Named& named : layers_) {
+      if (images > 0) named.layer->evaluate(images);
     }
   });
 }
@@ -170,13 +242,17 @@ void Model::step(float rate) {
 
 std::span<const ModelRow> catalogue() { return rows; }
 
-std::unique_ptr<Model> make_model(std::string_view name, harness::Stream& stream, const ModelSettings& settings) {
+const ModelRow& find_model(std::string_view name) {
   std::string known;
   for (const auto& row : rows) {
-    if (row.name == name) return row.make(stream, settings);
+    if (row.name == name) return row;
     known.append(known.empty() ? "" : ", ").append(row.name);
   }
   throw harness::bad_value("model", name, "this build has: " + known);
+}
+
+std::unique_ptr<Model> make_model(std::string_view name, harness::Stream& stream, const ModelSettings& settings) {
+  return find_model(name).make(stream, settings);
 }
 
 }  // namespace models

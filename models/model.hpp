@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,14 +39,15 @@ class Model {
  public:
   // The stream must outlive the model. The parameters are drawn here. Throws harness::UsageError for a backend that
   // this build lacks.
-  Model(harness::Stream& stream, const ModelSettings& settings);
+  Model(harness::Stream& stream, const ModelSettings& settings, const Shape& input = {1, 28, 28});
   virtual ~Model() = default;
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // Where the next batch belongs: images [capacity][1][28][28] in 0 to 1, and labels 0 to 9.
+  // Where the next batch belongs: images [capacity] of the input's shape, in 0 to 1, and their labels, from 0.
   float* images() const { return images_; }
   std::uint8_t* labels() const { return labels_; }
+  const Shape& input() const { return input_; }
 
   int layers() const { return static_cast<int>(layers_.size()); }
   const std::string& layer_name(int layer) const { return layers_.at(layer).name; }
@@ -55,6 +58,8 @@ class Model {
   void forward(int images);
   // One layer's; call from the first to the last, to see them one by one.
   void forward(int layer, int images);
+  // Forward as after training: with the running statistics instead of the batch's. No backward may follow.
+  void evaluate(int images);
   // One layer's; call from the last to the first. Gives the slice of the gradients that is final after it (empty for a
   // layer without parameters). Gradients are of the loss summed over the shard.
   Slice backward(int layer, int images);
@@ -64,31 +69,52 @@ class Model {
 
   // In state_dict order.
   const std::vector<Parameter>& parameter_table() const { return parameters_; }
+  const std::vector<Statistic>& statistic_table() const { return statistics_; }
   float* parameters() const { return parameter_arena_; }
   float* gradients() const { return gradient_arena_; }
-  std::size_t size() const { return size_; }  // elements of an arena
+  std::size_t size() const { return size_; }  // elements of an arena of parameters or gradients
+  // Running statistics of all batch norms, one after the other; empty where there are none.
+  std::span<float> statistics() const { return {statistic_arena_, statistic_count_}; }
 
  protected:
-  // For the constructors of networks, which call these in forward order and then `complete`.
-  void convolution(const std::string& name, int channels, int kernel);
-  void relu(const std::string& name);
-  void average_pool(const std::string& name);
-  void linear(const std::string& name, int features);
+  // What a layer puts out: its index in the model.
+  using Source = int;
+  static constexpr Source images_source = -1;
+
+  // For the constructors of networks, which call these in forward order and then `complete`. Each layer reads what the
+  // last one put out, unless another source is given, and is a source itself. A branch is a source for later; the next
+  // layer reads on where it would have without.
+  Source convolution(const std::string& name, int channels, const Window&, std::optional<Source> from = {});
+  Source batch_norm(const std::string& name, bool relu);
+  Source relu(const std::string& name);
+  Source average_pool(const std::string& name, int side);
+  Source linear(const std::string& name, int features);
+  Source branch(const std::string& name);
+  Source residual_sum(const std::string& name, Source main, Source shortcut);
+  const Shape& shape() const { return shape_of(here_); }  // of what the next layer reads
   void complete();
 
  private:
-  using Make = std::function<LayerPointer(const TensorPointer& in, const Weights&)>;
+  using Inputs = std::vector<TensorPointer>;
+  using Make = std::function<LayerPointer(const Inputs& in, const Weights&)>;
   struct Named {
     std::string name;
     Shape shape;
+    std::vector<Source> from;
     Make make;
-    std::vector<int> parameters = {};  // indices: weight, bias
+    std::vector<int> parameters = {};  // indices: weight and bias, or scale and shift
+    std::vector<int> statistics = {};  // indices: running mean, running variance
     LayerPointer layer = nullptr;
     Slice slice = {};
   };
-  void add(const std::string& name, const Shape& out, Make make);
-  void add_with_parameters(const std::string& name, std::vector<int> weight_shape, const Shape& out, Make make);
+  const Shape& shape_of(Source source) const { return source == images_source ? input_ : layer_shape(source); }
+  Source add(const std::string& name, const Shape& out, std::vector<Source> from, Make make);
+  // To the layer added last.
+  void add_parameter(const char* suffix, const std::vector<int>& shape, Role role, int fan_in);
+  void add_weight_and_bias(const std::vector<int>& weight_shape);
+  void add_statistic(const char* suffix, int channels);
   float* allocate(std::size_t elements);
+  Weights weights_of(const Named& layer) const;
   void lay_out();
   void draw();
   void make_layers();
@@ -99,12 +125,16 @@ class Model {
   std::vector<harness::Buffer> memory_;
   std::vector<Named> layers_;
   std::vector<Parameter> parameters_;
-  Shape shape_;  // of what the last layer so far puts out
+  std::vector<Statistic> statistics_;
+  Shape input_;
+  Source here_ = images_source;  // what the next layer reads
   float* images_ = nullptr;
   std::uint8_t* labels_ = nullptr;
   float* parameter_arena_ = nullptr;
   float* gradient_arena_ = nullptr;
+  float* statistic_arena_ = nullptr;
   std::size_t size_ = 0;
+  std::size_t statistic_count_ = 0;
   Outcome outcome_;
 };
 
@@ -112,16 +142,27 @@ struct ModelRow {
   std::string_view name;
   std::string_view summary;
   std::unique_ptr<Model> (*make)(harness::Stream&, const ModelSettings&);
+  Shape input = {1, 28, 28};
+  int classes = 10;
 };
 
 std::span<const ModelRow> catalogue();
 
-// Throws harness::UsageError for a name that the catalogue lacks.
+// Both throw harness::UsageError for a name that the catalogue lacks.
+const ModelRow& find_model(std::string_view name);
 std::unique_ptr<Model> make_model(std::string_view name, harness::Stream& stream, const ModelSettings& settings);
 
 // conv 3x3 1->20, relu, pool, conv 5x5 20->50, relu, pool, linear 800->128, relu, linear 128->10: the LeNet of the
 // textbook "Dive into Deep Learning" (Zhang et al. 2021), section on training on multiple GPUs, after LeCun et al.
 // 1998.
 std::unique_ptr<Model> make_lenet(harness::Stream& stream, const ModelSettings& settings);
+
+// Four stages of 64, 128, 256 and 512 channels with two residual blocks each, for images of 28x28: the ResNet-18 of the
+// same book, after He et al., "Deep Residual Learning for Image Recognition" (2015). Its first convolution is 3x3 and
+// no pooling follows, so that the stages see 28, 14, 7 and 4 pixels a side.
+std::unique_ptr<Model> make_resnet18(harness::Stream& stream, const ModelSettings& settings);
+
+// linear 10->2, on ten numbers instead of an image: the smallest model, where communication is everything.
+std::unique_ptr<Model> make_mlp(harness::Stream& stream, const ModelSettings& settings);
 
 }  // namespace models

@@ -30,24 +30,47 @@ struct Tensor {
 
 using TensorPointer = std::shared_ptr<Tensor>;
 
+// What a parameter is to its layer: it decides how it is drawn.
+enum class Role { weight, bias, scale, shift };  // batch norm has the last two, which begin as ones and zeros
+
 // A parameter of a layer, in the order of PyTorch's state_dict.
 struct Parameter {
   std::string name;
   std::vector<int> shape;
-  int layer = 0;  // index in the model
-  int fan_in = 0;
-  bool bias = false;
+  int layer = 0;   // index in the model
+  int fan_in = 0;  // of weights and biases
+  Role role = Role::weight;
   std::size_t count = 0;             // elements
   std::size_t offset = 0;            // in the arenas of parameters and gradients, which are laid out alike
   std::size_t reference_offset = 0;  // elements of all parameters before it in state_dict order
 };
 
-// Where a layer finds its weight and bias, and leaves their gradients.
+// Running statistics of a batch norm, which training leaves for evaluation: no gradient, and never communicated.
+struct Statistic {
+  std::string name;  // as in PyTorch's state_dict
+  int layer = 0;
+  std::size_t count = 0;   // channels
+  std::size_t offset = 0;  // in the arena of statistics
+};
+
+// Where a layer finds its weight and bias (batch norm: scale and shift) and its running statistics, and leaves their
+// gradients.
 struct Weights {
   float* weight = nullptr;
   float* bias = nullptr;
   float* weight_gradient = nullptr;
   float* bias_gradient = nullptr;
+  float* running_mean = nullptr;      // of batch norm alone
+  float* running_variance = nullptr;  // likewise
+};
+
+// The square window of a convolution: zeros of width `padding` stand around the image.
+struct Window {
+  int kernel = 1;
+  int stride = 1;
+  int padding = 0;
+
+  int outputs(int side) const { return (side + 2 * padding - kernel) / stride + 1; }
 };
 
 // A run of elements of an arena.

@@ -1,172 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layers by oneDNN (https://github.com/oneapi-src/oneDNN). Activations keep a layout that suits the primitives from
 // one layer to the next; images, weights and gradients are plain and are reordered where a primitive wants them
-// otherwise. A tensor's layout is chosen once, for a whole batch; a smaller batch takes the first images of it, by
-// primitives of its own that are made when such a batch first comes.
+// otherwise.
 #include <omp.h>
 
-#include <map>
-#include <optional>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "models/backend.hpp"
 #include "models/backends/cross_entropy.hpp"
+#include "models/backends/onednn_batch_norm.hpp"
 #include "models/backends/onednn_compat.hpp"
+#include "models/backends/onednn_layer.hpp"
 
-namespace models {
+namespace models::onednn {
 
 namespace {
-
-using dnnl::memory;
-using onednn::describe;
-using onednn::describe_backward;
-using Tag = memory::format_tag;
-using Arguments = std::unordered_map<int, memory>;
-
-memory::desc plain_desc(const memory::dims& dims, Tag tag) { return {dims, memory::data_type::f32, tag}; }
-
-memory::desc any_desc(const memory::dims& dims) { return plain_desc(dims, Tag::any); }
-
-// What the layers of a replica share: its processor, its queue of work, its memory.
-struct Library {
-  explicit Library(const Workplace& place) : workplace(place) {}
-
-  Workplace workplace;
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
-};
-
-// Of a convolution's shape [images][channels][height][width], or flat as [images][features].
-struct Activation : Tensor {
-  enum class Rank { four, flat };
-  Activation(Library& library, const Shape& of_one_image, Rank rank = Rank::four)
-      : Tensor(of_one_image), library_(library), rank_(rank) {}
-
-  memory::dims dims(int images) const {
-    if (rank_ == Rank::flat) return {images, shape.channels};
-    return {images, shape.channels, shape.height, shape.width};
-  }
-  // What the library likes best, except that it would fill up blocks of 16 channels with zeros: LeNet with its 20 and
-  // 50 takes 70 ms a step so and 50 ms with the channels last (batch 256, one thread, oneDNN 2.6 on AVX-512).
-  memory::desc liked(int images) const {
-    const bool fills_up = rank_ == Rank::four && shape.channels % 16 != 0;
-    return fills_up ? plain_desc(dims(images), Tag::nhwc) : any_desc(dims(images));
-  }
-
-  // Settles the layout of a whole batch, and takes memory for values and gradients.
-  void settle(const memory::desc& layout) {
-    layout_ = layout;
-    for (void** data : {&value_, &gradient_}) {
-      buffers_.push_back(library_.workplace.device.allocate(layout.get_size()));
-      *data = buffers_.back().data();
-    }
-  }
-  // For the images that are loaded: memory that is there already, and no gradient.
-  void settle(const memory::desc& layout, void* value) {
-    layout_ = layout;
-    value_ = value;
-  }
-
-  bool settled() const { return layout_.has_value(); }
-  Rank rank() const { return rank_; }
-  bool wants_gradient() const { return gradient_ != nullptr; }
-  // Of flat activations, which are plain rows.
-  float* value() const { return static_cast<float*>(value_); }
-  float* gradient() const { return static_cast<float*>(gradient_); }
-
-  // The layout of the first images; as long as it is not settled, the liked one.
-  memory::desc desc(int images) const {
-    if (!layout_) return liked(images);
-    const auto all = dims(images);
-    return images == library_.workplace.capacity ? *layout_ : layout_->submemory_desc(all, memory::dims(all.size(), 0));
-  }
-  memory values(int images) const { return {desc(images), library_.engine, value_}; }
-  memory gradients(int images) const { return {desc(images), library_.engine, gradient_}; }
-
- private:
-  Library& library_;
-  Rank rank_;
-  std::optional<memory::desc> layout_;
-  void* value_ = nullptr;
-  void* gradient_ = nullptr;
-  std::vector<harness::Buffer> buffers_;
-};
-using ActivationPointer = std::shared_ptr<Activation>;
-
-// Primitives to execute one after the other, with reorders around them where a layout is not the wanted one.
-class Sequence {
- public:
-  explicit Sequence(Library& library) : library_(&library) {}
-
-  // `from` in the wanted layout: itself, or a copy that is made at this point of the sequence.
-  memory read(const memory& from, const memory::desc& wanted) {
-    if (from.get_desc() == wanted) return from;
-    memory copy(wanted, library_->engine);
-    add(dnnl::reorder(from, copy), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, copy}});
-    return copy;
-  }
-  // Adds a primitive that writes `into` as its argument `name`, in the layout that it likes.
-  void add_writing(const dnnl::primitive& primitive, Arguments arguments, int name, const memory& into,
-                   const memory::desc& liked) {
-    if (into.get_desc() == liked) {
-      arguments.emplace(name, into);
-      return add(primitive, std::move(arguments));
-    }
-    memory copy(liked, library_->engine);
-    arguments.emplace(name, copy);
-    add(primitive, std::move(arguments));
-    add(dnnl::reorder(copy, into), {{DNNL_ARG_FROM, copy}, {DNNL_ARG_TO, into}});
-  }
-  void add(const dnnl::primitive& primitive, Arguments arguments) {
-    steps_.push_back({primitive, std::move(arguments)});
-  }
-
-  void execute() {
-    for (const Step& step : steps_) step.primitive.execute(library_->stream, step.arguments);
-    library_->stream.wait();
-  }
-
- private:
-  struct Step {
-    dnnl::primitive primitive;
-    Arguments arguments;
-  };
-  Library* library_;
-  std::vector<Step> steps_;
-};
-
-// A layer as two sequences for each number of images that it has run with.
-class PrimitiveLayer : public Layer {
- public:
-  PrimitiveLayer(Library& library, const ActivationPointer& in, const ActivationPointer& out)
-      : Layer(out), library_(library), in_(in), out_(out) {}
-
-  void forward(int images) override { sequences(images).forward.execute(); }
-  void backward(int images) override { sequences(images).backward.execute(); }
-
-  // The whole batch comes first, since it settles the layout of the output.
-  void prepare() { sequences(library_.workplace.capacity); }
-
- protected:
-  struct Sequences {
-    Sequence forward, backward;
-  };
-  virtual Sequences make(int images) = 0;
-
-  Library& library_;
-  const ActivationPointer in_, out_;
-
- private:
-  Sequences& sequences(int images) {
-    auto found = sequences_.find(images);
-    if (found == sequences_.end()) found = sequences_.emplace(images, make(images)).first;
-    return found->second;
-  }
-
-  std::map<int, Sequences> sequences_;
-};
 
 // What convolutions and linear layers have in common: all but how their primitives are described.
 template <typename Forward, typename BackwardData, typename BackwardWeights>
@@ -225,11 +73,13 @@ class Weighted : public PrimitiveLayer {
 class Convolution
     : public Weighted<dnnl::convolution_forward, dnnl::convolution_backward_data, dnnl::convolution_backward_weights> {
  public:
-  Convolution(Library& library, const ActivationPointer& in, const ActivationPointer& out, const Weights& weights)
-      : Weighted(library, in, out,
-                 {out->shape.channels, in->shape.channels, in->shape.height - out->shape.height + 1,
-                  in->shape.width - out->shape.width + 1},
-                 Tag::oihw, weights) {}
+  Convolution(Library& library, const ActivationPointer& in, const ActivationPointer& out, const Window& window,
+              const Weights& weights)
+      : Weighted(library, in, out, {out->shape.channels, in->shape.channels, window.kernel, window.kernel}, Tag::oihw,
+                 weights),
+        strides_{window.stride, window.stride},
+        before_{window.padding, window.padding},
+        after_{left_over(in->shape.height, window), left_over(in->shape.width, window)} {}
 
  private:
   using BackwardData = dnnl::convolution_backward_data;
@@ -238,20 +88,26 @@ class Convolution
 
   ForwardHow describe_forward(const memory::desc& in, const memory::desc& out) const override {
     return describe<dnnl::convolution_forward>(library_.engine, dnnl::prop_kind::forward_training, direct, in,
-                                               any_weight_, bias_desc_, out, strides_, padding_, padding_);
+                                               any_weight_, bias_desc_, out, strides_, before_, after_);
   }
   BackwardData::primitive_desc describe_data(const ForwardHow& forward, const memory::desc& in,
                                              const memory::desc& out) const override {
-    return describe_backward<BackwardData>(library_.engine, forward, direct, in, any_weight_, out, strides_, padding_,
-                                           padding_);
+    return describe_backward<BackwardData>(library_.engine, forward, direct, in, any_weight_, out, strides_, before_,
+                                           after_);
   }
   BackwardWeights::primitive_desc describe_weights(const ForwardHow& forward, const memory::desc& in,
                                                    const memory::desc& out) const override {
     return describe_backward<BackwardWeights>(library_.engine, forward, direct, in, any_weight_, bias_desc_, out,
-                                              strides_, padding_, padding_);
+                                              strides_, before_, after_);
   }
 
-  const memory::dims strides_ = {1, 1}, padding_ = {0, 0};
+  // The library wants the padding behind to end with the last window: less than there is, where the stride leaves some
+  // of it over.
+  static int left_over(int side, const Window& window) {
+    return (window.outputs(side) - 1) * window.stride + window.kernel - side - window.padding;
+  }
+
+  const memory::dims strides_, before_, after_;
 };
 
 class Linear : public Weighted<dnnl::inner_product_forward, dnnl::inner_product_backward_data,
@@ -290,8 +146,8 @@ class Relu : public PrimitiveLayer {
   Sequences make(int images) override {
     Sequences result{Sequence(library_), Sequence(library_)};
     const memory values = in_->values(images), gradients = in_->gradients(images);
-    const auto how = onednn::describe_relu(library_.engine, in_->desc(images));
-    const auto back = onednn::describe_relu_backward(library_.engine, how, in_->desc(images));
+    const auto how = describe_relu(library_.engine, in_->desc(images));
+    const auto back = describe_relu_backward(library_.engine, how, in_->desc(images));
     result.forward.add(dnnl::eltwise_forward(how), {{DNNL_ARG_SRC, values}, {DNNL_ARG_DST, values}});
     result.backward.add(dnnl::eltwise_backward(back),
                         {{DNNL_ARG_SRC, values}, {DNNL_ARG_DIFF_DST, gradients}, {DNNL_ARG_DIFF_SRC, gradients}});
@@ -299,25 +155,63 @@ class Relu : public PrimitiveLayer {
   }
 };
 
-class AveragePool : public PrimitiveLayer {
+class Branch : public PrimitiveLayer {
  public:
   using PrimitiveLayer::PrimitiveLayer;
 
  private:
-  static constexpr int side = 2;
-
   Sequences make(int images) override {
     Sequences result{Sequence(library_), Sequence(library_)};
-    const auto how = onednn::describe_average_pool(library_.engine, in_->desc(images), out_->desc(images), side);
+    if (!out_->settled()) out_->settle_as_branch_of(*in_);
+    const memory sum = in_->gradients(images);
+    result.backward.add(dnnl::binary(describe_sum(library_.engine, sum.get_desc(), false)),
+                        {{DNNL_ARG_SRC_0, sum}, {DNNL_ARG_SRC_1, out_->gradients(images)}, {DNNL_ARG_DST, sum}});
+    return result;
+  }
+};
+
+// In place of `main`, so that the other way around it is the input.
+class ResidualSum : public PrimitiveLayer {
+ public:
+  ResidualSum(Library& library, const ActivationPointer& main, const ActivationPointer& shortcut)
+      : PrimitiveLayer(library, shortcut, main) {}
+
+ private:
+  Sequences make(int images) override {
+    Sequences result{Sequence(library_), Sequence(library_)};
+    const memory sum = out_->values(images), pull = out_->gradients(images), shortcut = in_->gradients(images);
+    const auto desc = sum.get_desc();
+    result.forward.add(
+        dnnl::binary(describe_sum(library_.engine, desc, true)),
+        {{DNNL_ARG_SRC_0, sum}, {DNNL_ARG_SRC_1, result.forward.read(in_->values(images), desc)}, {DNNL_ARG_DST, sum}});
+    const auto how = describe_relu(library_.engine, desc);
+    result.backward.add(dnnl::eltwise_backward(describe_relu_backward(library_.engine, how, desc)),
+                        {{DNNL_ARG_SRC, sum}, {DNNL_ARG_DIFF_DST, pull}, {DNNL_ARG_DIFF_SRC, pull}});
+    result.backward.add(dnnl::reorder(pull, shortcut), {{DNNL_ARG_FROM, pull}, {DNNL_ARG_TO, shortcut}});
+    return result;
+  }
+};
+
+class AveragePool : public PrimitiveLayer {
+ public:
+  AveragePool(Library& library, const ActivationPointer& in, const ActivationPointer& out, int side)
+      : PrimitiveLayer(library, in, out), side_(side) {}
+
+ private:
+  Sequences make(int images) override {
+    Sequences result{Sequence(library_), Sequence(library_)};
+    const auto how = describe_average_pool(library_.engine, in_->desc(images), out_->desc(images), side_);
     if (!out_->settled()) out_->settle(how.dst_desc());
     const auto back =
-        onednn::describe_average_pool_backward(library_.engine, how, in_->desc(images), out_->desc(images), side);
+        describe_average_pool_backward(library_.engine, how, in_->desc(images), out_->desc(images), side_);
     result.forward.add(dnnl::pooling_forward(how),
                        {{DNNL_ARG_SRC, in_->values(images)}, {DNNL_ARG_DST, out_->values(images)}});
     result.backward.add(dnnl::pooling_backward(back),
                         {{DNNL_ARG_DIFF_DST, out_->gradients(images)}, {DNNL_ARG_DIFF_SRC, in_->gradients(images)}});
     return result;
   }
+
+  const int side_;
 };
 
 class OneDnn : public Backend {
@@ -329,18 +223,26 @@ class OneDnn : public Backend {
     tensor->settle(plain_desc(tensor->dims(library_.workplace.capacity), Tag::nchw), images);
     return tensor;
   }
-  LayerPointer convolution(const TensorPointer& in, int channels, int kernel, const Weights& weights) override {
-    const Shape shape{channels, in->shape.height - kernel + 1, in->shape.width - kernel + 1};
-    return prepared(std::make_unique<Convolution>(library_, activation(in),
-                                                  std::make_shared<Activation>(library_, shape), weights));
+  LayerPointer convolution(const TensorPointer& in, int channels, const Window& window,
+                           const Weights& weights) override {
+    const Shape shape{channels, window.outputs(in->shape.height), window.outputs(in->shape.width)};
+    return prepared(std::make_unique<Convolution>(library_, activation(in), make(shape), window, weights));
+  }
+  LayerPointer batch_norm(const TensorPointer& in, bool relu, const Weights& weights) override {
+    return prepared(std::make_unique<BatchNorm>(library_, activation(in), make(in->shape), relu, weights));
   }
   LayerPointer relu(const TensorPointer& in) override {
     return prepared(std::make_unique<Relu>(library_, activation(in)));
   }
-  LayerPointer average_pool(const TensorPointer& in) override {
-    const Shape shape{in->shape.channels, in->shape.height / 2, in->shape.width / 2};
-    return prepared(
-        std::make_unique<AveragePool>(library_, activation(in), std::make_shared<Activation>(library_, shape)));
+  LayerPointer branch(const TensorPointer& in) override {
+    return prepared(std::make_unique<Branch>(library_, activation(in), make(in->shape)));
+  }
+  LayerPointer residual_sum(const TensorPointer& main, const TensorPointer& shortcut) override {
+    return prepared(std::make_unique<ResidualSum>(library_, activation(main), activation(shortcut)));
+  }
+  LayerPointer average_pool(const TensorPointer& in, int side) override {
+    const Shape shape{in->shape.channels, in->shape.height / side, in->shape.width / side};
+    return prepared(std::make_unique<AveragePool>(library_, activation(in), make(shape), side));
   }
   LayerPointer linear(const TensorPointer& in, int features, const Weights& weights) override {
     auto out = std::make_shared<Activation>(library_, Shape{features, 1, 1}, Activation::Rank::flat);
@@ -357,6 +259,7 @@ class OneDnn : public Backend {
   static ActivationPointer activation(const TensorPointer& tensor) {
     return std::static_pointer_cast<Activation>(tensor);
   }
+  ActivationPointer make(const Shape& shape) { return std::make_shared<Activation>(library_, shape); }
   static LayerPointer prepared(std::unique_ptr<PrimitiveLayer> layer) {
     layer->prepare();
     return layer;
@@ -367,6 +270,12 @@ class OneDnn : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_onednn_backend(const Workplace& workplace) { return std::make_unique<OneDnn>(workplace); }
+}  // namespace models::onednn
+
+namespace models {
+
+std::unique_ptr<Backend> make_onednn_backend(const Workplace& workplace) {
+  return std::make_unique<onednn::OneDnn>(workplace);
+}
 
 }  // namespace models

@@ -71,4 +71,53 @@ inline dnnl::pooling_backward::primitive_desc describe_average_pool_backward(
 #endif
 }
 
+// Batch norm over data of one layout, with scale and shift, and perhaps a ReLU that leaves a mask of bits for backward.
+// Forward is given its statistics; backward knows that they are the batch's own.
+inline dnnl::normalization_flags batch_norm_flags(bool relu) {
+  const auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+  return relu ? flags | dnnl::normalization_flags::fuse_norm_relu : flags;
+}
+
+inline dnnl::batch_normalization_forward::primitive_desc describe_batch_norm(const dnnl::engine& engine,
+                                                                             const dnnl::memory::desc& data,
+                                                                             float epsilon, bool relu) {
+  const auto kind = dnnl::prop_kind::forward_training;
+  const auto flags = batch_norm_flags(relu) | dnnl::normalization_flags::use_global_stats;
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, kind, data, data, epsilon, flags};
+#else
+  return {{kind, data, epsilon, flags}, engine};
+#endif
+}
+
+inline dnnl::batch_normalization_backward::primitive_desc describe_batch_norm_backward(
+    const dnnl::engine& engine, const dnnl::batch_normalization_forward::primitive_desc& forward,
+    const dnnl::memory::desc& data, float epsilon, bool relu) {
+  const auto kind = dnnl::prop_kind::backward;
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine, kind, data, data, data, epsilon, batch_norm_flags(relu), forward};
+#else
+  return {{kind, data, data, epsilon, batch_norm_flags(relu)}, engine, forward};
+#endif
+}
+
+// Whether that takes the shift, which it has no use for, as an argument: one version wants it, the other refuses it.
+inline constexpr bool batch_norm_backward_reads_shift = DNNL_VERSION_MAJOR < 3;
+
+// The sum of two of one layout, perhaps with a ReLU.
+inline dnnl::binary::primitive_desc describe_sum(const dnnl::engine& engine, const dnnl::memory::desc& data,
+                                                 bool relu) {
+  dnnl::post_ops after;
+  dnnl::primitive_attr attributes;
+#if DNNL_VERSION_MAJOR >= 3
+  if (relu) after.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+  attributes.set_post_ops(after);
+  return {engine, dnnl::algorithm::binary_add, data, data, data, attributes};
+#else
+  if (relu) after.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+  attributes.set_post_ops(after);
+  return {{dnnl::algorithm::binary_add, data, data, data}, attributes, engine};
+#endif
+}
+
 }  // namespace models::onednn

@@ -25,6 +25,11 @@ class Model(BenchCase):
         for name in ("forward_seconds", "backward_seconds", "optimizer_seconds", "step_seconds"):
             self.assertGreater(metrics[name], 0)
 
+    def test_every_model_agrees_with_plain_loops(self):
+        rows = self.results("--model=lenet,resnet18,mlp", "--batch=2", "--threads=1", "--warmup=0", "--iterations=1")
+        self.assertEqual([row["check"] for row in rows], ["tolerance"] * 3)
+        self.assertEqual([row["metrics"]["parameters"] for row in rows], [129068, 11175818, 22])
+
     def test_devices_compute_at_once_and_add_up(self):
         rows = self.results(*QUICK, "--device=cpu:1,cpu:2")
         self.assertEqual([row["point"]["ranks"] for row in rows], [1, 2])

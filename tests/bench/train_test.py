@@ -34,6 +34,17 @@ class Training(BenchCase):
         many = self.results(*SMALL, "--device=cpu:2", "--strategy=distributed", "--iterations=4")[0]
         self.assertEqual(few["checksums"], many["checksums"])
 
+    def test_the_smallest_model_learns_from_numbers(self):
+        options = ["--model=mlp", "--batch=64", "--iterations=1", "--warmup=1", "--steps=200", "--lr=0.5", "--eval",
+                   "--scaling=strong"]
+        rows = self.results(*options, "--data=synthetic", "--device=cpu:1,cpu:2", "--strategy=distributed")
+        self.assertEqual([row["metrics"]["parameters"] for row in rows], [22, 22])
+        for row in rows:
+            self.assertGreater(row["metrics"]["test_accuracy"], 0.9)
+        refused = self.run_bench(*options, "--data=fashion_mnist")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("--data", refused.stderr)
+
     def test_a_step_is_told_apart(self):
         one, two = self.results(*QUICK, "--device=cpu:1,cpu:2", "--strategy=scratch", "--scaling=weak")
         metrics = two["metrics"]
