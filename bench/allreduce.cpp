@@ -175,7 +175,7 @@ class Bench {
                   {.title = "busbw", .width = 11},
                   {.title = "of bound", .width = 8},
                   {.title = "wrong", .width = 7}}) {
-    blocks_ = harness::points({{"device", bench::values(bench::device_points(options, "cpu:2"))},
+    blocks_ = harness::points({{"device", bench::values(bench::device_points(options, harness::default_point()))},
                                {"dtype", bench::values(options.names("dtype"))},
                                {"op", bench::values(options.names("op"))},
                                {"placement", bench::values(options.names("placement"))},

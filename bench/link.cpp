@@ -73,6 +73,8 @@ class Links {
     }
   }
 
+  harness::Route route(Pair pair) const { return devices_.route(pair.to, pair.from); }
+
   void fill_sources() {
     for (int device = 0; device < devices_.size(); ++device) {
       for (std::size_t i = 0; i < host_.size(); ++i) host_[i] = pattern(device, i, seed_);
@@ -181,7 +183,7 @@ class Bench {
     }
     latency_bytes_ = sizes[0];
     bytes_ = sizes[1];
-    points_ = bench::device_points(options, "cpu:2");
+    points_ = bench::device_points(options, harness::default_point());
   }
 
   int run() {
@@ -292,7 +294,9 @@ class Bench {
                         std::to_string(wrong->first_index);
       }
       result.metrics["checked"] = !result.wrong;
-      result.metrics["peer_access"] = nullptr;
+      const harness::Route route = links.route(pairs[i]);
+      result.metrics["peer_access"] =
+          route == harness::Route::shared ? json(nullptr) : json(route != harness::Route::staged);
       if (result.point["from"] == result.point["to"]) {
         result.metrics["latency_seconds"] = result.metrics["bidirectional_bandwidth"] = nullptr;
       }

@@ -54,7 +54,9 @@ std::unique_ptr<harness::Devices> Session::open(const std::string& device_point)
     std::cout.flush();
     std::_Exit(1);
   };
-  return harness::open_devices(device_point, settings);
+  auto devices = harness::open_devices(device_point, settings);
+  for (const auto& warning : devices->warnings()) progress_.message(program_ + ": " + warning);
+  return devices;
 }
 
 void Session::point(const std::string& name, const std::function<void()>& body) {
@@ -68,6 +70,9 @@ void Session::point(const std::string& name, const std::function<void()>& body) 
     give_up_point(harness::Status::skipped, error.what());
   } catch (const std::bad_alloc&) {
     give_up_point(harness::Status::skipped, "the host has no memory for this point");
+  } catch (const harness::DeviceLost& error) {
+    give_up_point(harness::Status::failed, error.what());
+    throw;
   } catch (const harness::Error& error) {
     give_up_point(harness::Status::failed, error.what());
   }

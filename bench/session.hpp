@@ -33,7 +33,7 @@ class Session {
   std::unique_ptr<harness::Devices> open(const std::string& device_point);
 
   // Runs one point, then prints the rows that it added, and why they are not ok. Too little memory makes them skipped,
-  // any other failure of the work failed. A UsageError goes on to the caller.
+  // any other failure of the work failed. A UsageError goes on to the caller, and so does a device that is lost.
   void point(const std::string& name, const std::function<void()>& body);
 
   const std::vector<harness::Result>& results() const { return report_.results(); }

@@ -111,6 +111,9 @@ set_up() {
   set_up_python
 }
 
+# Where nvcc is, the CUDA half is built too; nothing of it is ever installed here.
+has_cuda_toolkit() { command -v nvcc >/dev/null || [[ -x ${CUDA_PATH:-/usr/local/cuda}/bin/nvcc ]]; }
+
 # How many compilers at once: one a core, and 1.5 GB of memory for each.
 build_jobs() {
   local cores memory limit

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/device/cuda.hpp"
 #include "harness/error.hpp"
 #include "harness/text.hpp"
 
@@ -266,6 +267,7 @@ json describe_machine(bool with_hostname) {
     machine["kernel"] = std::string(system.sysname) + ' ' + system.release;
     if (with_hostname) machine["hostname"] = system.nodename;
   }
+  describe_gpus(machine);
   return machine;
 }
 

@@ -25,7 +25,21 @@ class TimedOut : public Error {
   using Error::Error;
 };
 
+// The device is lost to this process: every further call on it fails.
+class DeviceLost : public Error {
+ public:
+  using Error::Error;
+};
+
 enum class Timing { off, on };
+
+// What carries a copy between two devices: memory that both share, one that the reader can address over NVLink or over
+// PCIe, or a stop in host memory.
+enum class Route { shared, nvlink, pcie, staged };
+std::string_view name(Route);
+
+// Which path is taken: the best that there is, only one that needs no stop in host memory, or always that stop.
+enum class Transport { automatic, peer, staged };
 
 // A point in a stream's work; a value, cheap to copy. A default-made event has always passed.
 class Event {
@@ -53,7 +67,8 @@ class Stream {
   virtual ~Stream() = default;
   // Either end may be this device's memory, a peer's or the host's. The ranges do not overlap. Zero bytes is no work.
   virtual void copy(const void* from, void* to, std::size_t bytes) = 0;
-  // into[i] = into[i] (op) from[i] for `count` elements; both ends are on this device.
+  // into[i] = into[i] (op) from[i] for `count` elements, into this device's memory. `from` is this device's too, or
+  // that of a peer whose memory it can read (Devices::route).
   virtual void reduce(const void* from, void* into, std::size_t count, const Reduction&) = 0;
   virtual Event record(Timing = Timing::off) = 0;
   // Work issued after this starts only when the event has passed.
@@ -64,7 +79,7 @@ class Stream {
 };
 
 // Memory of one device, freed with it. Fresh memory holds 0xFF in every byte (NaN in the floating-point types), so that
-// a read before a write shows. Aligned to a page.
+// a read before a write shows. Aligned to 256 bytes at least.
 class Buffer {
  public:
   Buffer() = default;
@@ -109,13 +124,19 @@ class Devices {
   // Records what `issue` gives to this set's streams instead of doing it. Begins on `anchor`; every other stream must
   // wait for an event of it first, and be waited for by the anchor at the end: an unjoined stream is an Error.
   virtual std::unique_ptr<Recording> record(Stream& anchor, const std::function<void()>& issue) = 0;
+  // How rank `reader` reaches the memory of rank `owner`. Unless it is staged, a reduce of the reader may take its
+  // `from` there.
+  virtual Route route(int /*reader*/, int /*owner*/) const { return Route::shared; }
+  // What was found wrong with these devices and worked around; one line each.
+  virtual std::vector<std::string> warnings() const { return {}; }
   // Seconds from one timed event to another, both passed, both recorded on the same stream.
   virtual double seconds_between(const Event& begin, const Event& end) const = 0;
 };
 
 struct DeviceSettings {
-  int threads = 0;                // of a CPU device; 0: cores / devices, at least 1
-  double timeout_seconds = 60.0;  // of every wait
+  int threads = 0;                             // of a CPU device; 0: cores / devices, at least 1
+  double timeout_seconds = 60.0;               // of every wait
+  Transport transport = Transport::automatic;  // between GPUs
   // Called by the thread that waited, before TimedOut is thrown and anything is unwound: the place to save what is
   // there and leave the process, while nothing that stuck work touches was freed.
   std::function<void(const TimedOut&)> on_timeout = nullptr;
@@ -124,6 +145,9 @@ struct DeviceSettings {
 // "cpu:1,cpu:2" -> {"cpu:1", "cpu:2"}: the points of a --device list. A comma separates points, '+' joins devices into
 // one point, an element without a kind continues the one before. Throws UsageError.
 std::vector<std::string> device_points(std::string_view list);
+
+// All GPUs where there are any, else "cpu:2".
+std::string default_point();
 
 // Opens the devices of one point. Throws UsageError for what cannot be understood or is not there.
 std::unique_ptr<Devices> open_devices(std::string_view point, const DeviceSettings& = {});

@@ -9,10 +9,9 @@
 #include <optional>
 #include <string_view>
 
-namespace harness {
+#include "harness/device/reduction.hpp"
 
-enum class Dtype { f32, f64, f16, bf16, i32 };
-enum class Op { sum, avg, min, max, prod };
+namespace harness {
 
 // Bytes of one element.
 std::size_t size_of(Dtype);
@@ -21,15 +20,6 @@ std::string_view name(Dtype);
 std::string_view name(Op);
 std::optional<Dtype> parse_dtype(std::string_view);
 std::optional<Op> parse_op(std::string_view);
-
-// What one reduce does: into[i] = into[i] (op) from[i], then, where `divisor` is above one, into[i] /= divisor.
-// `avg` adds like `sum`; its division belongs to the one reduce that completes an element. Integers wrap around as
-// unsigned ones do and divide towards zero.
-struct Reduction {
-  Dtype dtype = Dtype::f32;
-  Op op = Op::sum;
-  int divisor = 1;
-};
 
 // IEEE 754 binary16; arithmetic happens in float, rounded to nearest even.
 __extension__ using Half = _Float16;

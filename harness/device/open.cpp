@@ -5,6 +5,7 @@
 #include <set>
 
 #include "harness/device/cpu.hpp"
+#include "harness/device/cuda.hpp"
 #include "harness/device/device.hpp"
 
 namespace harness {
@@ -33,11 +34,18 @@ struct Kind {
   std::string_view name;
   std::unique_ptr<Devices> (*open)(std::string_view point, std::string_view rest, const DeviceSettings&);
 };
-constexpr std::array kinds = {Kind{"cpu", open_cpu}};
+constexpr std::array kinds = {Kind{"cpu", open_cpu}, Kind{"cuda", open_cuda_devices}};
 
 std::string_view kind_of(std::string_view element) { return element.substr(0, element.find(':')); }
 
 }  // namespace
+
+std::string_view name(Route route) {
+  constexpr std::array<std::string_view, 4> names = {"shared", "nvlink", "pcie", "staged"};
+  return names[static_cast<std::size_t>(route)];
+}
+
+std::string default_point() { return count_gpus() > 0 ? "cuda" : "cpu:2"; }
 
 std::vector<std::string> device_points(std::string_view list) {
   std::vector<std::string> points;

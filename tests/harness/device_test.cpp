@@ -293,8 +293,9 @@ TEST(DeviceList, WhatCannotBeUnderstoodIsRefusedInOneLineThatNamesTheOption) {
 }
 
 TEST(OpenDevices, PointsThatAreNotThereAreRefused) {
-  for (const char* point : {"", "cpu", "cpu:", "cpu:0", "cpu:-1", "cpu:x", "cpu:2x", "cpu:1025", "cpu:99999999999",
-                            "cpu:1+cpu:1", "abacus:1"}) {
+  for (const char* point :
+       {"", "cpu", "cpu:", "cpu:0", "cpu:-1", "cpu:x", "cpu:2x", "cpu:1025", "cpu:99999999999", "cpu:1+cpu:1",
+        "abacus:1", "cuda:", "cuda:x", "cuda:0,", "cuda:999", "cuda:0*0", "cuda:0*x"}) {
     EXPECT_THROW(open_devices(point), UsageError) << point;
   }
 }

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness/device/cuda_stream.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "harness/clock.hpp"
+#include "harness/device/kernels.hpp"
+
+namespace harness {
+
+namespace {
+
+// Of one hop through the host: large enough that starting it costs little, small enough that the two hops overlap.
+constexpr std::size_t half_bytes = 1 << 20;
+// A waiting host looks all the time while an answer may come soon, and rarely once it is a long wait.
+constexpr double seconds_of_looking = 0.02;
+constexpr std::chrono::microseconds between_looks{100};
+
+bool is_sticky(cudaError_t status) {
+  switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable: return true;
+    default: return false;
+  }
+}
+
+cudaEvent_t make_event(unsigned flags) {
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, flags), "making an event");
+  return event;
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t status, const std::string& doing) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // so that the next call does not report it again
+  const std::string text = doing + ": " + cudaGetErrorName(status) + ": " + cudaGetErrorString(status);
+  if (status == cudaErrorMemoryAllocation) throw OutOfMemory(text);
+  if (is_sticky(status)) throw DeviceLost(text);
+  throw Error(text);
+}
+
+void use_gpu(int gpu) { check_cuda(cudaSetDevice(gpu), "choosing GPU " + std::to_string(gpu)); }
+
+EventPool::~EventPool() {
+  for (const auto& [kind, events] : free_) {
+    for (const cudaEvent_t event : events) cudaEventDestroy(event);
+  }
+}
+
+cudaEvent_t EventPool::take(int gpu, Timing timing) {
+  auto& free = free_[{gpu, timing}];
+  if (free.empty()) {
+    use_gpu(gpu);
+    return make_event(timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming);
+  }
+  const cudaEvent_t event = free.back();
+  free.pop_back();
+  return event;
+}
+
+Staging::Staging(cudaStream_t lane, int own, int other) : lane_(lane), own_(own), other_(other) {
+  use_gpu(other_);
+  check_cuda(cudaStreamCreateWithFlags(&helper_, cudaStreamNonBlocking), "making a stream");
+  joined_ = make_event(cudaEventDisableTiming);
+  use_gpu(own_);
+  forked_ = make_event(cudaEventDisableTiming);
+  void* memory = nullptr;
+  check_cuda(cudaHostAlloc(&memory, 2 * half_bytes, cudaHostAllocPortable),
+             "taking " + std::to_string(2 * half_bytes) + " bytes of pinned host memory");
+  halves_ = static_cast<std::byte*>(memory);
+}
+
+Staging::~Staging() {
+  for (const cudaEvent_t event : {forked_, joined_, filled_[0], filled_[1], drained_[0], drained_[1]}) {
+    if (event) cudaEventDestroy(event);
+  }
+  if (helper_) cudaStreamDestroy(helper_);
+  if (halves_) cudaFreeHost(halves_);
+}
+
+void Staging::copy(const void* from, void* to, std::size_t bytes, bool pulls) {
+  const cudaStream_t first = pulls ? helper_ : lane_, second = pulls ? lane_ : helper_;
+  // An event belongs to the GPU of the stream that records it, and which one that is depends on the direction.
+  for (int half = 0; half < 2; ++half) {
+    if (filled_[half]) continue;
+    use_gpu(pulls ? other_ : own_);
+    filled_[half] = make_event(cudaEventDisableTiming);
+    use_gpu(pulls ? own_ : other_);
+    drained_[half] = make_event(cudaEventDisableTiming);
+  }
+  const std::string doing = "copying between GPUs through the host";
+  check_cuda(cudaEventRecord(forked_, lane_), doing);
+  check_cuda(cudaStreamWaitEvent(helper_, forked_, 0), doing);
+  for (std::size_t done = 0, piece = 0; done < bytes; done += half_bytes, ++piece) {
+    const std::size_t half = piece % 2, size = std::min(half_bytes, bytes - done);
+    std::byte* host = halves_ + half * half_bytes;
+    if (piece >= 2) check_cuda(cudaStreamWaitEvent(first, drained_[half], 0), doing);
+    check_cuda(cudaMemcpyAsync(host, static_cast<const std::byte*>(from) + done, size, cudaMemcpyDeviceToHost, first),
+               doing);
+    check_cuda(cudaEventRecord(filled_[half], first), doing);
+    check_cuda(cudaStreamWaitEvent(second, filled_[half], 0), doing);
+    check_cuda(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, host, size, cudaMemcpyHostToDevice, second), doing);
+    check_cuda(cudaEventRecord(drained_[half], second), doing);
+  }
+  check_cuda(cudaEventRecord(joined_, helper_), doing);
+  check_cuda(cudaStreamWaitEvent(lane_, joined_, 0), doing);
+}
+
+CudaStream::CudaStream(Device& device, int gpu, std::shared_ptr<CudaContext> context)
+    : device_(device), gpu_(gpu), context_(std::move(context)) {
+  use_gpu(gpu_);
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), device_.name() + ": making a stream");
+}
+
+CudaStream::~CudaStream() {
+  stagings_.clear();
+  cudaStreamDestroy(stream_);
+}
+
+bool CudaStream::is_recorded() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream_, &status), device_.name() + ": asking for a recording");
+  return status == cudaStreamCaptureStatusActive;
+}
+
+// Without this, work on a stream that was not forked would happen at once, and be missing from the graph.
+void CudaStream::require_recorded() const {
+  if (context_->recording && !is_recorded()) {
+    throw Error(device_.name() + " was recorded without waiting for the anchor");
+  }
+}
+
+void CudaStream::staged(int other, const void* from, void* to, std::size_t bytes, bool pulls) {
+  auto& staging = stagings_[other * 2 + (pulls ? 1 : 0)];
+  if (!staging) staging = std::make_unique<Staging>(stream_, gpu_, other);
+  staging->copy(from, to, bytes, pulls);
+}
+
+void CudaStream::copy(const void* from, void* to, std::size_t bytes) {
+  if (bytes == 0) return;
+  require_recorded();
+  const int source = context_->memory.gpu_of(from), target = context_->memory.gpu_of(to);
+  const bool between_gpus = source >= 0 && target >= 0 && source != target;
+  const bool pulls = target == gpu_;
+  if (between_gpus && context_->route(gpu_, pulls ? source : target) == Route::staged) {
+    return staged(pulls ? source : target, from, to, bytes, pulls);
+  }
+  const std::string doing = device_.name() + ": copying " + std::to_string(bytes) + " bytes";
+  // A peer copy is refused while a graph is recorded; a copy by address means the same where peers can be reached.
+  if (between_gpus && !context_->recording) {
+    check_cuda(cudaMemcpyPeerAsync(to, target, from, source, bytes, stream_), doing);
+  } else {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), doing);
+  }
+}
+
+void CudaStream::reduce(const void* from, void* into, std::size_t count, const Reduction& reduction) {
+  if (count == 0) return;
+  require_recorded();
+  use_gpu(gpu_);
+  check_cuda(kernels::launch_reduce(from, into, count, reduction, context_->blocks.at(gpu_), stream_),
+             device_.name() + ": reducing " + std::to_string(count) + " elements");
+}
+
+Event CudaStream::record(Timing timing) {
+  require_recorded();
+  if (context_->recording && timing == Timing::on) throw Error("a timed event cannot be part of a recording");
+  auto state = std::make_shared<CudaEvent>(context_->events, gpu_, timing, this);
+  check_cuda(cudaEventRecord(state->get(), stream_), device_.name() + ": recording an event");
+  return {std::move(state), 0};
+}
+
+void CudaStream::wait(const Event& event) {
+  if (!event) return;
+  const auto* state = dynamic_cast<const CudaEvent*>(event.state().get());
+  if (!state) throw Error("a CUDA stream cannot wait for an event of another kind of device");
+  check_cuda(cudaStreamWaitEvent(stream_, state->get(), 0), device_.name() + ": waiting for an event");
+  if (context_->recording && !is_recorded()) {
+    throw Error("a stream that is being recorded cannot wait for an event from outside of the recording");
+  }
+}
+
+void CudaStream::sync() {
+  const double begin = steady_seconds();
+  while (true) {
+    const cudaError_t status = cudaStreamQuery(stream_);
+    if (status == cudaSuccess) return;
+    if (status != cudaErrorNotReady) check_cuda(status, device_.name() + ": waiting for its work");
+    cudaGetLastError();  // "not ready" is kept there too, and the next launch would report it
+    const double waited = steady_seconds() - begin;
+    if (waited > context_->timeout_seconds) break;
+    if (waited > seconds_of_looking) std::this_thread::sleep_for(between_looks);
+  }
+  const TimedOut error(device_.name() + " did not finish its work within " + std::to_string(context_->timeout_seconds) +
+                       " s");
+  if (context_->on_timeout) context_->on_timeout(error);
+  throw error;
+}
+
+cudaStream_t native_stream(Stream& stream) {
+  auto* cuda = dynamic_cast<CudaStream*>(&stream);
+  if (!cuda) throw Error(stream.device().name() + " has no CUDA stream");
+  return cuda->get();
+}
+
+}  // namespace harness
