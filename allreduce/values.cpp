@@ -2,8 +2,11 @@
 #include "allreduce/values.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
+#include <vector>
 
 #include "harness/random.hpp"
 
@@ -42,8 +45,8 @@ void with_type(Dtype dtype, Visit&& visit) {
   }
 }
 
-template <typename Stored>
-Stored stored(std::int64_t value) {
+template <typename Stored, typename Value>
+Stored stored(Value value) {
   if constexpr (sizeof(Stored) == 2) {
     return static_cast<Stored>(static_cast<float>(value));
   } else {
@@ -60,6 +63,64 @@ double shown(Stored value) {
   }
 }
 
+template <typename Stored>
+Stored element(const std::byte* vector, std::size_t index) {
+  Stored value;
+  std::memcpy(&value, vector + index * sizeof value, sizeof value);
+  return value;
+}
+
+template <typename Value>
+void write(Dtype dtype, std::byte* into, std::size_t count, const Value& value_at) {
+  with_type(dtype, [&](auto type) {
+    for (std::size_t index = 0; index < count; ++index) {
+      const auto value = stored<decltype(type)>(value_at(index));
+      std::memcpy(into + index * sizeof value, &value, sizeof value);
+    }
+  });
+}
+
+// Counts what is wrong on a rank and keeps the first.
+class Tally {
+ public:
+  explicit Tally(int rank) { wrong_.rank = rank; }
+  void add(std::size_t index, double expected, double got) {
+    if (wrong_.count++ > 0) return;
+    wrong_.first_index = static_cast<std::int64_t>(index);
+    wrong_.expected = expected;
+    wrong_.got = got;
+  }
+  std::optional<harness::Wrong> wrong() const { return wrong_.count == 0 ? std::nullopt : std::optional(wrong_); }
+
+ private:
+  harness::Wrong wrong_;
+};
+
+template <typename Same>
+std::optional<harness::Wrong> differences(Dtype dtype, int rank, const std::byte* expected, const std::byte* got,
+                                          std::size_t count, const Same& same) {
+  constexpr std::size_t stretch = 4096;  // elements; equal bits, which is what is found, need no look at each
+  Tally tally(rank);
+  with_type(dtype, [&](auto type) {
+    using Stored = decltype(type);
+    for (std::size_t begin = 0; begin < count; begin += stretch) {
+      const std::size_t end = std::min(count, begin + stretch);
+      const std::size_t offset = begin * sizeof(Stored);
+      if (std::memcmp(expected + offset, got + offset, (end - begin) * sizeof(Stored)) == 0) continue;
+      for (std::size_t index = begin; index < end; ++index) {
+        const auto wanted = element<Stored>(expected, index);
+        const auto found = element<Stored>(got, index);
+        if (!same(wanted, found)) tally.add(index, shown(wanted), shown(found));
+      }
+    }
+  });
+  return tally.wrong();
+}
+
+double real(const Pattern& pattern, int rank, std::size_t index) {
+  return static_cast<double>(draw(pattern, rank, index) >> 11) * 0x1p-52 - 1;
+}
+
 }  // namespace
 
 std::int64_t contribution(const Pattern& pattern, int rank, std::size_t index) {
@@ -73,7 +134,11 @@ std::int64_t contribution(const Pattern& pattern, int rank, std::size_t index) {
   const std::int64_t whole = std::int64_t{1} << exact_bits(pattern.dtype);
   // avg: a multiple of the number of ranks, whose sum then divides exactly.
   const std::int64_t factor = pattern.op == Op::avg ? pattern.ranks : 1;
-  const std::int64_t most = std::max<std::int64_t>(1, whole / pattern.ranks / factor);
+  const std::int64_t most = whole / pattern.ranks / factor;
+  if (most == 0) {  // Too many ranks for all of them; who may bring one goes round with the index.
+    const bool may = (static_cast<std::size_t>(rank) + index) % pattern.ranks < std::size_t(whole / factor);
+    return may ? (bits % 2 == 0 ? factor : -factor) : 0;
+  }
   return (static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(2 * most + 1)) - most) * factor;
 }
 
@@ -93,34 +158,66 @@ std::int64_t answer(const Pattern& pattern, std::size_t index) {
 }
 
 void fill(const Pattern& pattern, int rank, std::byte* into, std::size_t count) {
-  with_type(pattern.dtype, [&](auto type) {
-    using Stored = decltype(type);
-    for (std::size_t index = 0; index < count; ++index) {
-      const Stored value = stored<Stored>(contribution(pattern, rank, index));
-      std::memcpy(into + index * sizeof value, &value, sizeof value);
-    }
-  });
+  write(pattern.dtype, into, count, [&](std::size_t index) { return contribution(pattern, rank, index); });
+}
+
+void fill_answer(const Pattern& pattern, std::byte* into, std::size_t count) {
+  write(pattern.dtype, into, count, [&](std::size_t index) { return answer(pattern, index); });
+}
+
+std::optional<harness::Wrong> compare_numbers(Dtype dtype, int rank, const std::byte* expected, const std::byte* got,
+                                              std::size_t count) {
+  return differences(dtype, rank, expected, got, count, [](auto a, auto b) { return shown(a) == shown(b); });
+}
+
+std::optional<harness::Wrong> compare_bits(Dtype dtype, int rank, const std::byte* expected, const std::byte* got,
+                                           std::size_t count) {
+  return differences(dtype, rank, expected, got, count,
+                     [](auto a, auto b) { return std::memcmp(&a, &b, sizeof a) == 0; });
 }
 
 std::optional<harness::Wrong> compare(const Pattern& pattern, int rank, const std::byte* got, std::size_t count) {
-  harness::Wrong wrong;
-  wrong.rank = rank;
+  std::vector<std::byte> expected(count * harness::size_of(pattern.dtype));
+  fill_answer(pattern, expected.data(), count);
+  return compare_numbers(pattern.dtype, rank, expected.data(), got, count);
+}
+
+bool has_reals(const Pattern& pattern) {
+  return pattern.dtype != Dtype::i32 && (pattern.op == Op::sum || pattern.op == Op::avg);
+}
+
+void fill_reals(const Pattern& pattern, int rank, std::byte* into, std::size_t count) {
+  write(pattern.dtype, into, count, [&](std::size_t index) { return real(pattern, rank, index); });
+}
+
+std::optional<harness::Wrong> compare_reals(const Pattern& pattern, int rank, const std::byte* got, std::size_t count) {
+  Tally tally(rank);
+  const bool divides = pattern.op == Op::avg && pattern.ranks > 1;
   with_type(pattern.dtype, [&](auto type) {
     using Stored = decltype(type);
+    // Wide enough that the reference has no error beside the bound.
+    using Wide = std::conditional_t<sizeof(Stored) == 8, long double, double>;
+    const Wide unit = std::ldexp(Wide{1}, -exact_bits(pattern.dtype));
+    const Wide tiniest = pattern.dtype == Dtype::f16 ? Wide{0x1p-24} : Wide{std::numeric_limits<float>::denorm_min()};
     for (std::size_t index = 0; index < count; ++index) {
-      const Stored expected = stored<Stored>(answer(pattern, index));
-      Stored found;
-      std::memcpy(&found, got + index * sizeof found, sizeof found);
-      // A zero may come out as minus zero; anything else must be the same number.
-      if (shown(found) == shown(expected)) continue;
-      if (wrong.count++ > 0) continue;
-      wrong.first_index = static_cast<std::int64_t>(index);
-      wrong.expected = shown(expected);
-      wrong.got = shown(found);
+      Wide sum = 0;
+      Wide magnitude = 0;
+      for (int from = 0; from < pattern.ranks; ++from) {
+        const auto value = static_cast<Wide>(shown(stored<Stored>(real(pattern, from, index))));
+        sum += value;
+        magnitude += std::abs(value);
+      }
+      const Wide found = shown(element<Stored>(got, index));
+      Wide bound = (pattern.ranks - 1) * unit * magnitude;
+      if (divides) {
+        sum /= pattern.ranks;
+        bound = bound / pattern.ranks + unit * std::abs(found) + tiniest;
+      }
+      if (std::abs(found - sum) <= bound) continue;  // a NaN is not
+      tally.add(index, static_cast<double>(sum), static_cast<double>(found));
     }
   });
-  if (wrong.count == 0) return std::nullopt;
-  return wrong;
+  return tally.wrong();
 }
 
 }  // namespace allreduce

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_allreduce: all-reduce alone. Contenders that differ only in algorithm and launch are checked, then timed in
 // interleaved rounds on the same vectors.
-#include <cstring>
 #include <iostream>
 
 #include "allreduce/algorithms.hpp"
+#include "allreduce/check.hpp"
 #include "allreduce/engine.hpp"
-#include "allreduce/values.hpp"
 #include "bench/main.hpp"
 #include "bench/session.hpp"
 #include "bench/yardstick.hpp"
@@ -93,68 +92,6 @@ struct Contender {
   harness::Result result;
   std::unique_ptr<allreduce::Program> program = nullptr;
   bool busbw_is_link_speed = true;
-};
-
-// The vectors of a block, shared by its contenders, and the pristine contributions they are filled from.
-class Vectors {
- public:
-  Vectors(harness::Devices& devices, const allreduce::Pattern& pattern, std::size_t count, bool in_place)
-      : devices_(devices), pattern_(pattern), count_(count) {
-    const std::size_t bytes = count * harness::size_of(pattern.dtype);
-    for (int rank = 0; rank < devices.size(); ++rank) {
-      harness::require_host_memory(bytes);
-      contributions_.emplace_back(bytes);
-      allreduce::fill(pattern, rank, contributions_.back().data(), count);
-      data_.push_back(devices[rank].allocate(bytes));
-      buffers_.data.push_back(data_.back().data());
-      if (in_place) continue;
-      input_.push_back(devices[rank].allocate(bytes));
-      buffers_.input.push_back(input_.back().data());
-    }
-    for (int rank = 0; rank < devices.size(); ++rank) streams_.push_back(devices[rank].make_stream());
-  }
-
-  const allreduce::Buffers& buffers() const { return buffers_; }
-  std::vector<const std::byte*> inputs() const {  // what is read first, of each rank
-    if (!buffers_.input.empty()) return buffers_.input;
-    return {buffers_.data.begin(), buffers_.data.end()};
-  }
-  std::size_t bytes() const { return contributions_[0].size(); }  // of each rank
-
-  void refill() {
-    for (int rank = 0; rank < devices_.size(); ++rank) {
-      const auto& target = input_.empty() ? data_[rank] : input_[rank];
-      streams_[rank]->copy(contributions_[rank].data(), target.data(), target.bytes());
-    }
-    for (const auto& stream : streams_) stream->sync();
-  }
-
-  // Every element of every rank against the exact answer.
-  std::optional<harness::Wrong> compare() {
-    std::optional<harness::Wrong> all;
-    std::vector<std::byte> found(contributions_[0].size());
-    for (int rank = 0; rank < devices_.size(); ++rank) {
-      streams_[rank]->copy(data_[rank].data(), found.data(), found.size());
-      streams_[rank]->sync();
-      const auto wrong = allreduce::compare(pattern_, rank, found.data(), count_);
-      if (!wrong) continue;
-      if (all) {
-        all->count += wrong->count;
-      } else {
-        all = wrong;
-      }
-    }
-    return all;
-  }
-
- private:
-  harness::Devices& devices_;
-  allreduce::Pattern pattern_;
-  std::size_t count_;
-  std::vector<std::vector<std::byte>> contributions_;
-  std::vector<harness::Buffer> data_, input_;
-  std::vector<std::unique_ptr<harness::Stream>> streams_;
-  allreduce::Buffers buffers_;
 };
 
 class Bench {
@@ -247,7 +184,7 @@ class Bench {
       result.command = command_for(result.point);
       contenders.push_back({session.add(result), std::move(result)});
     }
-    Vectors vectors(devices, pattern, count, in_place);
+    allreduce::Vectors vectors(devices, pattern, count, shape.placement);
     for (Contender& contender : contenders) {
       const allreduce::Algorithm& algorithm =
           *allreduce::find_algorithm(contender.result.point["algorithm"].get<std::string>());
@@ -264,7 +201,8 @@ class Bench {
       session.update(contender.row, contender.result);
     }
 
-    if (options_.text("mode") == "time") time(contenders, vectors, devices, session);
+    if (options_.text("mode") == "check") return;
+    time(contenders, vectors, devices, session);
     for (Contender& contender : contenders) {
       check(contender, vectors);
       session.update(contender.row, contender.result);
@@ -272,7 +210,8 @@ class Bench {
   }
 
   // All contenders in rounds, and among them what bounds them all, at the same footprint.
-  void time(std::vector<Contender>& contenders, Vectors& vectors, harness::Devices& devices, bench::Session& session) {
+  void time(std::vector<Contender>& contenders, allreduce::Vectors& vectors, harness::Devices& devices,
+            bench::Session& session) {
     std::vector<harness::Trial> trials;
     for (const Contender& contender : contenders) {
       trials.push_back({[&](int runs) { return contender.program->time(runs); }, [&] { vectors.refill(); }});
@@ -297,20 +236,16 @@ class Bench {
     }
   }
 
-  // An untimed run on fresh data, compared at every element. Once wrong, a point stays wrong.
-  void check(Contender& contender, Vectors& vectors) {
+  // Untimed runs on fresh data, compared at every element. Once wrong, a point stays wrong.
+  void check(Contender& contender, allreduce::Vectors& vectors) {
     harness::Result& result = contender.result;
     if (!options_.on("check") || result.check == harness::Check::failed) return;
-    vectors.refill();
-    contender.program->enqueue();
-    contender.program->sync();
     result.check = harness::Check::exact;
-    if (const auto wrong = vectors.compare()) {
+    if (const auto fault = allreduce::check(*contender.program, vectors)) {
       result.check = harness::Check::failed;
       result.status = harness::Status::failed;
-      result.wrong = wrong;
-      result.reason = std::to_string(wrong->count) + " wrong elements, the first on rank " +
-                      std::to_string(wrong->rank) + " at index " + std::to_string(wrong->first_index);
+      result.wrong = fault->wrong;
+      result.reason = fault->reason;
     }
   }
 

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check of an all-reduce: vectors on every device, filled with contributions whose answer is known, and what a run
+// must leave there. Twice: with whole numbers, where every rank must hold the exact answer at every element; and, for
+// sums and averages of floating-point numbers, with random reals, where all ranks must hold the same bits, within the
+// error that any order of additions stays below.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "allreduce/engine.hpp"
+#include "allreduce/values.hpp"
+#include "harness/device/device.hpp"
+#include "harness/report.hpp"
+
+namespace allreduce {
+
+// One vector a rank (out of place two), filled and compared through the devices' own streams. All in the memory of the
+// devices; on the host stand the contributions, the answer, and one vector more.
+class Vectors {
+ public:
+  // Throws harness::OutOfMemory.
+  Vectors(harness::Devices& devices, const Pattern& pattern, std::size_t count, Placement placement);
+
+  const Buffers& buffers() const { return buffers_; }
+  std::vector<const std::byte*> inputs() const;        // of each rank: where its contribution stands
+  std::size_t bytes() const { return found_.size(); }  // of each rank
+  const Pattern& pattern() const { return pattern_; }
+
+  // Every rank's contribution, of whole numbers or of reals.
+  void refill(Numbers numbers = Numbers::whole);
+  // What a run after that refill left, against what it should have left: how many elements of all ranks are wrong, and
+  // the first; nothing when none is.
+  std::optional<harness::Wrong> compare(Numbers numbers = Numbers::whole);
+
+ private:
+  void fetch(int rank);  // a rank's result into found_
+
+  harness::Devices& devices_;
+  const Pattern pattern_;
+  const std::size_t count_;
+  std::vector<std::vector<std::byte>> contributions_;  // whole numbers: timed visits start from them
+  std::vector<std::byte> answer_, found_;
+  std::vector<harness::Buffer> data_, input_;
+  std::vector<std::unique_ptr<harness::Stream>> streams_;
+  Buffers buffers_;
+};
+
+struct Fault {
+  harness::Wrong wrong;
+  std::string reason;  // one sentence, with the numbers
+};
+
+// Runs the program, which must be prepared on these vectors, once with each kind of numbers. Nothing when all is right.
+std::optional<Fault> check(Program& program, Vectors& vectors);
+
+}  // namespace allreduce
