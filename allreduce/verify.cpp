@@ -2,6 +2,7 @@
 #include "allreduce/verify.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
@@ -67,7 +68,7 @@ struct Cell {
 class Verifier {
  public:
   explicit Verifier(const Schedule& schedule)
-      : schedule_(schedule), ranks_(schedule.shape.ranks), expressions_(std::max(0, ranks_)) {}
+      : schedule_(schedule), ranks_(schedule.shape.ranks), expressions_(static_cast<int>(schedule.places.size())) {}
 
   Verdict operator()() {
     Verdict verdict;
@@ -90,6 +91,12 @@ class Verifier {
     if (ranks_ < 1 || schedule_.chunks < 1 || schedule_.scratch_width < 1 ||
         static_cast<int>(schedule_.places.size()) != ranks_) {
       return wrong("ranks, chunks, scratch width and places do not describe a schedule");
+    }
+    for (const int places : schedule_.places) {
+      if (places < 0 || places > std::numeric_limits<int>::max() / schedule_.scratch_width) {
+        return wrong("cannot have " + std::to_string(places) + " scratch places of " +
+                     std::to_string(schedule_.scratch_width) + " pieces");
+      }
     }
     for (OpId id = 0; id < static_cast<OpId>(schedule_.ops.size()); ++id) {
       const Op& op = schedule_.ops[id];

@@ -155,6 +155,10 @@ INSTANTIATE_TEST_SUITE_P(
               "reduces across ranks"},
         Fault{"ARankThatIsNotThere", [](Schedule& s) { s.ops[0].from.rank = 2; }, "names a rank that is not there"},
         Fault{"PiecesThatAreNotThere", [](Schedule& s) { s.ops[0].from.first = 1; }, "names pieces that are not there"},
+        Fault{"FewerPlacesThanNone", [](Schedule& s) { s.places[1] = -1; }, "cannot have -1 scratch places"},
+        Fault{"MorePiecesOfScratchThanCanBeCounted", [](Schedule& s) { s.scratch_width = s.places[0] = 1 << 20; },
+              "cannot have 1048576 scratch places of 1048576 pieces"},
+        Fault{"MoreRanksThanPlaces", [](Schedule& s) { s.shape.ranks = 1 << 30; }, "do not describe a schedule"},
         Fault{"AWriteToTheInput", [](Schedule& s) { s.ops[2].to.space = Space::input; }, "writes to the input"}),
     [](const auto& row) { return std::string(row.param.what); });
 
