@@ -64,7 +64,7 @@ models::Slice Replicas::backward(int layer) {
 }
 
 void Replicas::update(double rate) {
-  for (int rank = 0; rank < ranks(); ++rank) model(rank).step(static_cast<float>(rate));
+  for (int rank = 0; rank < ranks(); ++rank) model(rank).step({.lr = rate});
 }
 
 void Replicas::sync() const {

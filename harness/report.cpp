@@ -14,6 +14,7 @@
 
 #include "harness/clock.hpp"
 #include "harness/error.hpp"
+#include "harness/file.hpp"
 #include "harness/machine.hpp"
 
 namespace harness {
@@ -25,64 +26,6 @@ constexpr double pause_after_write = 19;  // of keep_up, in times of what the wr
 
 // Non-finite numbers become null, and bytes that are no UTF-8 (a command line may hold any) a replacement character.
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
-
-std::string reason_of(int error) { return std::strerror(error); }
-
-// Where the new contents are written before they take the file's name: in the same folder, or rename could not be
-// atomic.
-std::filesystem::path beside(const std::filesystem::path& path) {
-  return path.parent_path() / ("." + path.filename().string() + "." + std::to_string(getpid()) + ".tmp");
-}
-
-int open_new(const std::filesystem::path& path) {
-  return open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-}
-
-// Writes, syncs and closes; gives errno, or 0.
-int write_all(int file, std::string_view text) {
-  int error = 0;
-  while (!text.empty() && error == 0) {
-    const ssize_t written = ::write(file, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno != EINTR) {
-      error = errno;
-    }
-  }
-  if (error == 0 && fsync(file) != 0) error = errno;
-  if (close(file) != 0 && error == 0) error = errno;
-  return error;
-}
-
-// The file that `path` means, links followed (renaming would replace the link), or a UsageError saying why it cannot be
-// written.
-std::filesystem::path writable(const std::string& path) {
-  const auto refuse = [&](const std::string& why) {
-    return UsageError("--output=" + path + ": " + why + "; allowed: a file in a folder that is there and writable");
-  };
-  namespace fs = std::filesystem;
-  std::error_code error;
-  fs::path file = fs::absolute(path, error);
-  for (int links = 0; fs::is_symlink(file, error); ++links) {
-    if (links == 40) throw refuse("it is a link in a circle");  // as many as Linux follows
-    file = file.parent_path() / fs::read_symlink(file, error);
-  }
-  if (!file.has_filename() || fs::is_directory(file, error)) throw refuse("it is a folder");
-  if (fs::exists(file, error)) {
-    // Renaming over /dev/null would replace the device.
-    if (!fs::is_regular_file(file, error)) throw refuse("it is there and is no regular file");
-    if (access(file.c_str(), W_OK) != 0) throw refuse(reason_of(errno));
-  }
-  if (!fs::is_directory(file.parent_path(), error)) {
-    throw refuse("the folder " + file.parent_path().string() + " is missing");
-  }
-  const fs::path probe = beside(file);
-  const int opened = open_new(probe);
-  if (opened < 0) throw refuse(reason_of(errno));
-  close(opened);
-  unlink(probe.c_str());
-  return file;
-}
 
 json to_json(const RunInfo& run, bool complete) {
   return {{"started", run.started},   {"command", run.command}, {"version", run.version},
@@ -163,7 +106,7 @@ RunInfo describe_run(std::vector<std::string> command, std::int64_t seed, bool w
 }
 
 Report::Report(const std::string& path, RunInfo run) : run_(std::move(run)) {
-  if (!path.empty()) path_ = writable(path);
+  if (!path.empty()) path_ = writable("output", path);
 }
 
 std::size_t Report::add(Result result) {
@@ -189,15 +132,9 @@ std::string Report::contents() const {
 void Report::write() {
   if (path_.empty()) return;
   const double begin = steady_seconds();
-  const std::filesystem::path temporary = beside(path_);
-  const int file = open_new(temporary);
-  int error = file < 0 ? errno : write_all(file, contents());
-  if (error == 0 && rename(temporary.c_str(), path_.c_str()) != 0) error = errno;
+  replace_file(path_, contents());
   const double end = steady_seconds();
   due_ = end + pause_after_write * (end - begin);
-  if (error == 0) return;
-  unlink(temporary.c_str());
-  throw Error("cannot write " + path_.string() + ": " + reason_of(error));
 }
 
 void Report::keep_up() {

@@ -148,6 +148,9 @@ void Model::lay_out() {
   parameter_arena_ = allocate(size_);
   gradient_arena_ = allocate(size_);
   statistic_arena_ = allocate(statistic_count_);
+  if (!settings_.momentum) return;
+  momentum_arena_ = allocate(size_);
+  std::fill_n(momentum_arena_, size_, 0.0F);
 }
 
 Weights Model::weights_of(const Named& layer) const {
@@ -222,22 +225,61 @@ void Model::evaluate(int images) {
   });
 }
 
-Slice Model::backward(int layer, int images) {
+Slice Model::backward(int layer, int images, Gradients how) {
   Named& named = layers_.at(layer);
-  harness::run(stream_, [this, &named, images] {
+  const bool adds = how == Gradients::add;
+  if (adds && !earlier_gradients_) earlier_gradients_ = allocate(size_);
+  harness::run(stream_, [this, &named, images, adds] {
+    float* gradients = gradient_arena_ + named.slice.offset;
     if (images == 0) {
-      std::fill_n(gradient_arena_ + named.slice.offset, named.slice.count, 0.0F);
-    } else {
-      named.layer->backward(images);
+      if (!adds) std::fill_n(gradients, named.slice.count, 0.0F);
+      return;
     }
+    if (adds) std::copy_n(gradients, named.slice.count, earlier_gradients_);
+    named.layer->backward(images);
+    if (!adds) return;
+    for (std::size_t i = 0; i < named.slice.count; ++i) gradients[i] += earlier_gradients_[i];
   });
   return named.slice;
 }
 
-void Model::step(float rate) {
-  harness::run(stream_, [this, rate] {
-    for (std::size_t i = 0; i < size_; ++i) parameter_arena_[i] -= rate * gradient_arena_[i];
+void Model::step(const Sgd& how, Slice slice) {
+  if (how.momentum != 0 && !momentum_arena_) throw harness::Error("the replica has no memory for momentum");
+  harness::run(stream_, [this, how, slice] {
+    float* parameters = parameter_arena_ + slice.offset;
+    const float* gradients = gradient_arena_ + slice.offset;
+    const auto images = static_cast<double>(how.images);
+    if (how.momentum == 0 && how.weight_decay == 0) {
+      const auto rate = static_cast<float>(how.lr / images);
+      for (std::size_t i = 0; i < slice.count; ++i) parameters[i] -= rate * gradients[i];
+      return;
+    }
+    float* momentum = momentum_arena_ ? momentum_arena_ + slice.offset : nullptr;
+    const auto lr = static_cast<float>(how.lr), part = static_cast<float>(1 / images);
+    const auto kept = static_cast<float>(how.momentum), decay = static_cast<float>(how.weight_decay);
+    for (std::size_t i = 0; i < slice.count; ++i) {
+      float change = gradients[i] * part + decay * parameters[i];
+      if (momentum) change = momentum[i] = kept * momentum[i] + change;
+      parameters[i] -= lr * change;
+    }
   });
+}
+
+std::vector<StateTensor> Model::state() const {
+  std::vector<StateTensor> state;
+  for (const Parameter& parameter : parameters_) {
+    state.push_back({parameter.name, parameter.shape, {parameter_arena_ + parameter.offset, parameter.count}});
+  }
+  for (const Statistic& statistic : statistics_) {
+    state.push_back(
+        {statistic.name, {static_cast<int>(statistic.count)}, {statistic_arena_ + statistic.offset, statistic.count}});
+  }
+  if (!momentum_arena_) return state;
+  for (const Parameter& parameter : parameters_) {
+    state.push_back(
+        {"momentum_buffer." + parameter.name, parameter.shape, {momentum_arena_ + parameter.offset, parameter.count}});
+  }
+  return state;
 }
 
 std::span<const ModelRow> catalogue() { return rows; }

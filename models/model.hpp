@@ -33,6 +33,28 @@ struct ModelSettings {
   int threads = 1;     // that the backend computes with, on the stream's worker and beside it
   Init init = Init::he;
   std::uint64_t seed = 1;
+  bool momentum = false;  // whether the replica has memory for it
+};
+
+// Stochastic gradient descent as PyTorch's SGD has it. With g the gradient of the mean loss, p a parameter and v its
+// momentum, which begins as zero: g += weight_decay * p; v = momentum * v + g; p -= lr * v.
+struct Sgd {
+  double lr = 0.1;
+  std::size_t images = 1;  // of the global batch, over which the gradients are sums
+  double momentum = 0;
+  double weight_decay = 0;
+};
+
+// Whether backward replaces the gradients or adds to them: the latter for all but the first part of a batch that a
+// replica takes in several.
+enum class Gradients { replace, add };
+
+// A tensor of what training changes, under its name in PyTorch's state_dict; momentum, which PyTorch keeps apart, is
+// "momentum_buffer." and the name of its parameter. The values are the device's.
+struct StateTensor {
+  std::string name;
+  std::vector<int> shape;
+  std::span<float> values;
 };
 
 class Model {
@@ -62,9 +84,11 @@ class Model {
   void evaluate(int images);
   // One layer's; call from the last to the first. Gives the slice of the gradients that is final after it (empty for a
   // layer without parameters). Gradients are of the loss summed over the shard.
-  Slice backward(int layer, int images);
-  // parameters -= rate * gradients. The rate is the learning rate over the global batch.
-  void step(float rate);
+  Slice backward(int layer, int images, Gradients how = Gradients::replace);
+  // Updates the parameters, or those of a slice. Throws harness::Error for a momentum that the replica has no memory
+  // for.
+  void step(const Sgd& how) { step(how, {0, size_}); }
+  void step(const Sgd& how, Slice slice);
   const Outcome& outcome() const { return outcome_; }
 
   // In state_dict order.
@@ -75,6 +99,9 @@ class Model {
   std::size_t size() const { return size_; }  // elements of an arena of parameters or gradients
   // Running statistics of all batch norms, one after the other; empty where there are none.
   std::span<float> statistics() const { return {statistic_arena_, statistic_count_}; }
+  // All that training changes: parameters, statistics, and momentum where the replica has it.
+  std::vector<StateTensor> state() const;
+  harness::Stream& stream() const { return stream_; }
 
  protected:
   // What a layer puts out: its index in the model.
@@ -133,6 +160,8 @@ class Model {
   float* parameter_arena_ = nullptr;
   float* gradient_arena_ = nullptr;
   float* statistic_arena_ = nullptr;
+  float* momentum_arena_ = nullptr;
+  float* earlier_gradients_ = nullptr;  // while backward adds to them
   std::size_t size_ = 0;
   std::size_t statistic_count_ = 0;
   Outcome outcome_;

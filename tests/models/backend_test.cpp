@@ -323,7 +323,7 @@ TEST_P(Backends, ReadTheParametersAnewInEveryStep) {
   const auto model = network(2);
   run(*model, 2);
   const double before = model->outcome().loss;
-  model->step(0.05F);
+  model->step({.lr = 0.05});
   run(*model, 2);
   EXPECT_LT(model->outcome().loss, before);
   Reference reference(*model);

@@ -147,7 +147,7 @@ TEST(Synthetic, CanBeLearnedInFortySteps) {
   for (int step = 0; step < 40; ++step) {
     correct_of(0);
     for (int layer = model->layers() - 1; layer >= 0; --layer) model->backward(layer, batch);
-    model->step(0.02F / batch);
+    model->step({.lr = 0.02, .images = batch});
     stream->sync();
   }
   EXPECT_GE(correct_of(batch), 3 * batch / 4);  // images that it never saw

@@ -35,7 +35,7 @@ class Replicas {
         data_(load_fashion_mnist(Part::train)),
         sampler_(data_.size(), reference["batch"], ranks, Sampler::Order::sequential, 0),
         batch_(reference["batch"]),
-        rate_(reference["lr"].get<float>() / reference["batch"].get<float>()) {
+        lr_(reference["lr"]) {
     ModelSettings settings;
     settings.backend = backend;
     settings.capacity = static_cast<int>(batch_) / ranks;
@@ -68,7 +68,7 @@ class Replicas {
     }
     for (std::size_t rank = 0; rank < models_.size(); ++rank) {
       std::copy_n(models_[0]->gradients(), models_[0]->size(), models_[rank]->gradients());
-      models_[rank]->step(rate_);
+      models_[rank]->step({.lr = lr_, .images = batch_});
       streams_[rank]->sync();
     }
     return loss / static_cast<double>(batch_);
@@ -101,7 +101,7 @@ class Replicas {
   Dataset data_;
   Sampler sampler_;
   std::size_t batch_;
-  float rate_;
+  double lr_;
   std::vector<std::unique_ptr<harness::Stream>> streams_;
   std::vector<std::unique_ptr<Model>> models_;
 };

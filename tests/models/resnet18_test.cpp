@@ -66,7 +66,7 @@ TEST(MlpModel, LearnsTenNumbers) {
     for (int step = 0; step < 200; ++step) {
       model->forward(images);
       for (int layer = model->layers() - 1; layer >= 0; --layer) model->backward(layer, images);
-      model->step(1.0F / images);
+      model->step({.lr = 1, .images = images});
     }
     model->forward(images);
     stream->sync();

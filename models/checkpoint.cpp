@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/checkpoint.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "harness/error.hpp"
+#include "harness/file.hpp"
+
+namespace models {
+
+namespace {
+
+using nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian, and is copied as it lies");
+
+constexpr std::size_t length_bytes = 8;
+constexpr std::size_t longest_header = 100'000'000;  // as the format's authors allow
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& why) {
+  throw harness::UsageError(path.string() + ": " + why);
+}
+
+std::string text_of(const std::vector<int>& shape) { return json(shape).dump(); }
+
+// Where a tensor lies, in bytes after the header.
+struct Place {
+  std::size_t begin = 0, end = 0;
+  std::size_t tensor = 0;  // index in the checkpoint
+};
+
+// Reads one tensor's entry of the header; the values come later. Throws json's exceptions for what is not there.
+Place parse_entry(const std::filesystem::path& path, const std::string& name, const json& entry, std::size_t data_bytes,
+                  Checkpoint::Tensor& tensor) {
+  const auto dtype = entry.at("dtype").get<std::string>();
+  if (dtype != "F32") refuse(path, "tensor " + name + " is of dtype " + dtype + "; allowed: F32");
+  std::size_t elements = 1;
+  for (const json& size : entry.at("shape")) {
+    if (!size.is_number_unsigned() || (size != 0 && elements > data_bytes / size.get<std::size_t>())) {
+      refuse(path, "tensor " + name + " has a shape of " + entry.at("shape").dump() + ", more than the file holds");
+    }
+    elements *= size.get<std::size_t>();
+    tensor.shape.push_back(size.get<int>());
+  }
+  const json& offsets = entry.at("data_offsets");
+  if (offsets.size() != 2 || !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
+    refuse(path, "tensor " + name + " has no two offsets");
+  }
+  const Place place{offsets[0], offsets[1]};
+  if (place.begin > place.end || place.end > data_bytes) {
+    refuse(path, "tensor " + name + " lies at " + offsets.dump() + ", the file has " + std::to_string(data_bytes) +
+                     " bytes of tensors");
+  }
+  if (place.end - place.begin != elements * sizeof(float)) {
+    refuse(path, "tensor " + name + " has " + std::to_string(place.end - place.begin) +
+                     " bytes where its shape makes " + std::to_string(elements * sizeof(float)));
+  }
+  return place;
+}
+
+Checkpoint parse(const std::filesystem::path& path, const json& header, std::string_view data) {
+  if (!header.is_object()) refuse(path, "its header is no JSON object");
+  Checkpoint checkpoint;
+  std::vector<Place> places;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      entry.get_to(checkpoint.metadata);
+      continue;
+    }
+    Checkpoint::Tensor tensor{.name = name, .shape = {}};
+    places.push_back(parse_entry(path, name, entry, data.size(), tensor));
+    places.back().tensor = checkpoint.tensors.size();
+    checkpoint.tensors.push_back(std::move(tensor));
+  }
+  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.end < b.end; });
+  std::size_t end = 0;
+  for (const Place& place : places) {
+    Checkpoint::Tensor& tensor = checkpoint.tensors[place.tensor];
+    if (place.begin != end) {
+      refuse(path, "tensor " + tensor.name + " begins at " + std::to_string(place.begin) +
+                       " where the one before ends at " + std::to_string(end));
+    }
+    end = place.end;
+    tensor.values.resize((place.end - place.begin) / sizeof(float));
+    std::memcpy(tensor.values.data(), data.data() + place.begin, place.end - place.begin);
+  }
+  if (end != data.size()) {
+    refuse(path, "its tensors end at " + std::to_string(end) + " of " + std::to_string(data.size()) + " bytes");
+  }
+  return checkpoint;
+}
+
+}  // namespace
+
+Checkpoint checkpoint_of(const Model& model, std::map<std::string, std::string> metadata) {
+  Checkpoint checkpoint{std::move(metadata)};
+  for (const StateTensor& from : model.state()) {
+    Checkpoint::Tensor& to =
+        checkpoint.tensors.emplace_back(from.name, from.shape, std::vector<float>(from.values.size()));
+    model.stream().copy(from.values.data(), to.values.data(), from.values.size_bytes());
+  }
+  model.stream().sync();
+  return checkpoint;
+}
+
+void restore(const Checkpoint& checkpoint, Model& model) {
+  std::map<std::string, const Checkpoint::Tensor*> left;
+  for (const auto& tensor : checkpoint.tensors) left[tensor.name] = &tensor;
+  const auto state = model.state();
+  std::vector<const Checkpoint::Tensor*> sources;
+  for (const StateTensor& to : state) {
+    const auto found = left.find(to.name);
+    if (found == left.end()) throw harness::UsageError("the checkpoint lacks the tensor " + to.name);
+    sources.push_back(found->second);
+    left.erase(found);
+    if (sources.back()->shape == to.shape && sources.back()->values.size() == to.values.size()) continue;
+    throw harness::UsageError("the checkpoint's tensor " + to.name + " is of shape " + text_of(sources.back()->shape) +
+                              ", the model's of " + text_of(to.shape));
+  }
+  if (!left.empty()) {
+    throw harness::UsageError("the checkpoint's tensor " + left.begin()->first + " has no place in the model");
+  }
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    model.stream().copy(sources[i]->values.data(), state[i].values.data(), state[i].values.size_bytes());
+  }
+  model.stream().sync();
+}
+
+void save(const Checkpoint& checkpoint, const std::filesystem::path& path) {
+  json header = json::object();
+  if (!checkpoint.metadata.empty()) header["__metadata__"] = checkpoint.metadata;
+  std::size_t end = 0;
+  for (const auto& tensor : checkpoint.tensors) {
+    const std::size_t begin = end;
+    end += tensor.values.size() * sizeof(float);
+    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
+  }
+  std::string text = header.dump();
+  text.append((length_bytes - text.size() % length_bytes) % length_bytes, ' ');  // so that the tensors are aligned
+  const auto length = static_cast<std::uint64_t>(text.size());
+  std::string contents(reinterpret_cast<const char*>(&length), length_bytes);
+  contents.reserve(length_bytes + text.size() + end);
+  contents += text;
+  for (const auto& tensor : checkpoint.tensors) {
+    contents.append(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size() * sizeof(float));
+  }
+  harness::replace_file(path, contents);
+}
+
+Checkpoint load_checkpoint(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream whole;
+  if (!stream || !(whole << stream.rdbuf())) refuse(path, "cannot be read as a file");
+  const std::string contents = std::move(whole).str();
+  std::uint64_t length = 0;
+  if (contents.size() < length_bytes) refuse(path, "is too short for a safetensors file");
+  std::memcpy(&length, contents.data(), length_bytes);
+  if (length > std::min(longest_header, contents.size() - length_bytes)) {
+    refuse(path, "says that its header has " + std::to_string(length) + " bytes, of a file of " +
+                     std::to_string(contents.size()));
+  }
+  const auto data = std::string_view(contents).substr(length_bytes + length);
+  try {
+    return parse(
+        path, json::parse(contents.begin() + length_bytes, contents.end() - static_cast<std::ptrdiff_t>(data.size())),
+        data);
+  } catch (const json::exception& error) {
+    refuse(path, std::string("its header is not that of a safetensors file: ") + error.what());
+  }
+}
+
+}  // namespace models
