@@ -8,6 +8,7 @@
 #include "allreduce/engine.hpp"
 #include "bench/main.hpp"
 #include "bench/session.hpp"
+#include "bench/simulated.hpp"
 #include "bench/yardstick.hpp"
 #include "harness/device/device.hpp"
 #include "harness/machine.hpp"
@@ -32,7 +33,7 @@ std::vector<harness::Option> table() {
        .kind = Kind::names,
        .default_text = "streams",
        .help = "what runs it",
-       .allowed = {"streams"}},
+       .allowed = {"streams", "simulated"}},
       {.name = "algorithm",
        .kind = Kind::names,
        .default_text = "all",
@@ -83,6 +84,8 @@ std::vector<harness::Option> table() {
        .help = "time the points, or only check them",
        .allowed = {"time", "check"}}};
   options.insert(options.end(), own.begin(), own.end());
+  const auto simulation = bench::simulation_options();
+  options.insert(options.end(), simulation.begin(), simulation.end());
   return options;
 }
 
@@ -112,13 +115,28 @@ class Bench {
                   {.title = "busbw", .width = 11},
                   {.title = "of bound", .width = 8},
                   {.title = "wrong", .width = 7}}) {
+    std::vector<std::string> engines = options.names("engine");
+    if (std::erase(engines, "simulated") > 0) {
+      if (engines.empty() && options.given("device")) {
+        throw harness::bad_value("device", options.text("device"),
+                                 "the simulated engine has the devices of --topology");
+      }
+      simulated_.emplace(options);
+    } else {
+      for (const auto& option : bench::simulation_options()) {
+        if (options.given(option.name)) {
+          throw harness::bad_value(option.name, options.text(option.name), "only --engine=simulated takes it");
+        }
+      }
+    }
+    if (engines.empty()) return;
     blocks_ = harness::points({{"device", bench::values(bench::device_points(options, harness::default_point()))},
                                {"dtype", bench::values(options.names("dtype"))},
                                {"op", bench::values(options.names("op"))},
                                {"placement", bench::values(options.names("placement"))},
                                {"pieces", bench::values(options.integers("pieces"))},
                                {"bytes", bench::values(options.bytes("bytes"))}});
-    trials_ = harness::points({{"engine", bench::values(options.names("engine"))},
+    trials_ = harness::points({{"engine", bench::values(engines)},
                                {"algorithm", bench::values(allreduce::select_algorithms(options.names("algorithm")))},
                                {"launch", bench::values(options.names("launch"))}});
   }
@@ -131,10 +149,27 @@ class Bench {
           std::cout << block.dump() << '\n';
         }
       }
+      if (simulated_) {
+        for (const json& point : simulated_->points()) std::cout << point.dump() << '\n';
+      }
       return 0;
     }
-    bench::Session session(options_, "bench_allreduce", "points", blocks_.size(),
-                           [this](const harness::Result& result) { print(result); });
+    bench::Session session(options_, "bench_allreduce", "points",
+                           blocks_.size() + (simulated_ ? simulated_->points().size() : 0),
+                           [this](const harness::Result& result) {
+                             result.nature == harness::Nature::simulated ? simulated_->print(result) : print(result);
+                           });
+    if (!blocks_.empty()) measure(session);
+    if (simulated_) {
+      simulated_->print_header();
+      simulated_->run(session);
+      simulated_->print_footer();
+    }
+    return session.finish();
+  }
+
+ private:
+  void measure(bench::Session& session) {
     columns_.print_header(std::cout);
     std::unique_ptr<harness::Devices> devices;
     for (const json& block : blocks_) {
@@ -145,10 +180,8 @@ class Bench {
                  "algorithms that move just so much over every link (ring), and not for the others\n"
                  "# the bound: as many threads, each reading and writing its part of all vectors once, with no order "
                  "between them\n";
-    return session.finish();
   }
 
- private:
   std::vector<std::string> command_for(const json& point) const {
     std::vector<std::string> command = {"bench_allreduce"};
     for (const char* axis :
@@ -280,6 +313,7 @@ class Bench {
   harness::MeasureSettings settings_;
   harness::Table columns_;
   std::vector<json> blocks_, trials_;
+  std::optional<bench::Simulated> simulated_ = {};
 };
 
 }  // namespace
