@@ -20,33 +20,46 @@ std::string generation_of(const std::string& generation) {
 
 }  // namespace
 
-NcclRings nccl_rings(const Topology& topology) {
+namespace {
+
+// Ring by ring over NVLinks until what is left joins the devices no more: each as wide as its narrowest hop, or,
+// `thin`, one link wide, which sometimes leaves more behind for the next.
+NcclRings rings_over_nvlinks(const Topology& topology, bool thin) {
   NcclRings rings;
-  if (topology.size() < 2) return rings;
   Topology left = topology;
   std::erase_if(left.links,
                 [&](const Link& link) { return topology.classes[link.link_class].kind != LinkKind::nvlink; });
-  // Ring by ring over NVLinks, each as wide as its narrowest hop, until what is left joins the devices no more.
   while (true) {
     Router router(left, Mover::kernel);
     const auto order = best_ring(router);
-    const double rate = order.empty() ? 0 : ring_rate(router, order);
-    if (rate <= 0) break;
-    std::vector<double> used(left.links.size());
+    double rate = order.empty() ? 0 : ring_rate(router, order);
+    if (rate <= 0) return rings;
+    const auto of_one = [&](int link) { return left.rate(link, Mover::kernel) / left.links[link].count; };
+    std::vector<double> hops(left.links.size());
     for (std::size_t at = 0; at < order.size(); ++at) {
-      for (const int link : router.between(order[at], order[(at + 1) % order.size()]).links) {
-        used[link] += rate / left.classes[left.links[link].link_class].rate[static_cast<int>(Mover::kernel)];
-      }
+      const Route& route = router.between(order[at], order[(at + 1) % order.size()]);
+      for (const int link : route.links) ++hops[link];
+      if (thin && route.links.size() == 1) rate = std::min(rate, of_one(route.links[0]));
     }
-    for (std::size_t link = 0; link < used.size(); ++link) left.links[link].count -= used[link];
+    for (std::size_t link = 0; link < hops.size(); ++link) {
+      left.links[link].count -= hops[link] * rate / of_one(static_cast<int>(link));
+    }
     std::erase_if(left.links, [](const Link& link) { return link.count < 1e-6; });
     rings.orders.push_back(order);
     rings.rate += rate;
     rings.over_nvlink = true;
   }
-  if (rings.over_nvlink) return rings;
+}
+
+}  // namespace
+
+NcclRings nccl_rings(const Topology& topology) {
+  if (topology.size() < 2) return {};
+  NcclRings wide = rings_over_nvlinks(topology, false);
+  NcclRings thin = rings_over_nvlinks(topology, true);
+  if (wide.over_nvlink) return thin.rate > wide.rate ? thin : wide;
   Router router(topology, Mover::kernel);
-  rings.orders = {best_ring(router)};
+  NcclRings rings{{best_ring(router)}, 0, false};
   if (rings.orders[0].empty()) throw harness::Error(topology.name + ": no ring joins its devices");
   rings.rate = ring_rate(router, rings.orders[0]);
   return rings;

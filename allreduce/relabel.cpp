@@ -41,30 +41,46 @@ class Loads {
 
 class Exact {
  public:
-  Exact(int ranks, Router& router) : ranks_(ranks), loads_(router), used_(ranks_), order_{0} { used_[0] = true; }
+  Exact(int ranks, Router& router) : ranks_(ranks), loads_(router), used_(ranks_), order_{0} {
+    used_[0] = true;
+    for (Rank from = 0; from < ranks; ++from) {
+      for (Rank to = 0; to < ranks; ++to) {
+        loads_.add(from, to, 1);
+        alone_.push_back(from == to ? 0 : loads_.rate(from, to));
+        loads_.add(from, to, -1);
+      }
+    }
+    fastest_ = *std::ranges::max_element(alone_);
+  }
 
   std::vector<Rank> run() {
-    extend(std::numeric_limits<double>::infinity());
+    extend(std::numeric_limits<double>::infinity(), 0);
     return best_order_;
   }
 
  private:
-  // Hops only ever add load: what is no better than the best now never will be.
-  void extend(double rate) {
+  // Hops only ever add load: what is no better than the best now never will be. Among orders of one rate the one
+  // whose hops would be fastest alone.
+  void extend(double rate, double sum) {
     const bool whole = static_cast<int>(order_.size()) == ranks_;
+    const auto left = static_cast<double>(ranks_ - static_cast<int>(order_.size()));
     for (Rank next = 0; next < ranks_; ++next) {
       if (whole ? next != 0 : used_[next]) continue;
       const Rank last = order_.back();
+      const double together = sum + alone_[last * ranks_ + next];
       loads_.add(last, next, 1);
-      double now = std::min(rate, loads_.rate(last, next));
-      if (now > best_ * (1 + 1e-9)) {
+      const double now = std::min(rate, loads_.rate(last, next));
+      const bool faster = now > best_ * (1 + 1e-9);
+      const bool as_fast = best_ > 0 && now > best_ * (1 - 1e-9);
+      if (faster || (as_fast && together + left * fastest_ > best_sum_ * (1 + 1e-9))) {
         if (whole) {
           best_ = now;
+          best_sum_ = together;
           best_order_ = order_;
         } else {
           used_[next] = true;
           order_.push_back(next);
-          extend(now);
+          extend(now, together);
           order_.pop_back();
           used_[next] = false;
         }
@@ -75,9 +91,11 @@ class Exact {
 
   const int ranks_;
   Loads loads_;
+  std::vector<double> alone_;  // rate of each hop when nothing else is under way
+  double fastest_ = 0;
   std::vector<bool> used_;
   std::vector<Rank> order_, best_order_;
-  double best_ = 0;
+  double best_ = 0, best_sum_ = 0;
 };
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace allreduce {
 // Bytes per second that every hop of the ring gets when all of them are under way; 0 where some hop has no way.
 double ring_rate(Router& router, const std::vector<Rank>& order);
 
-// The order with the highest rate, beginning with rank 0: exact up to ten ranks (branch and bound over all orders,
-// the first of equals), beyond by exchanging and reversing parts of the best found until nothing helps. Empty where no
-// ring joins them all.
+// The order with the highest rate, beginning with rank 0: exact up to ten ranks (branch and bound over all orders;
+// of equals the one whose hops are fastest alone, then the first), beyond by exchanging and reversing parts of the best
+// found until nothing helps. Empty where no ring joins them all.
 std::vector<Rank> best_ring(Router& router);
 
 }  // namespace allreduce

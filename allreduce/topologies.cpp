@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "allreduce/parsers/machine.hpp"
 #include "allreduce/topology_files.hpp"
 #include "harness/error.hpp"
 #include "harness/text.hpp"
@@ -305,7 +306,9 @@ Topology parse_topology(const std::string& text, const std::string& name, const 
     if (parsed.is_discarded()) throw UsageError("that file is no valid JSON");
     return topology_from_json(parsed, name, 1, constants);
   }
-  throw UsageError("that file is in no form that is known: our JSON");
+  if (text[first] == '<') return topology_from_json(read_nccl_xml(text), name, 1, constants);
+  if (text.find("GPU0") != std::string::npos) return topology_from_json(read_nvidia_smi(text), name, 1, constants);
+  throw UsageError("in no form that is known; allowed: our JSON, nvidia-smi topo -m, NCCL's topology XML");
 }
 
 Topology find_topology(const std::string& text, const Constants& constants) {

@@ -10,6 +10,7 @@ set_property(CACHE RINGMARK_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
+find_package(pugixml REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(GTest REQUIRED)
 

@@ -14,6 +14,7 @@ packages=(
   ninja-build            # what the presets generate for
   git                    # every result records the revision that made it
   nlohmann-json3-dev     # result files
+  libpugixml-dev         # reads NCCL's topology XML
   libbenchmark-dev       # Google Benchmark drives the timings
   libgtest-dev           # GoogleTest, the tests
   libgmock-dev           # belongs to GoogleTest: its CMake package names the library

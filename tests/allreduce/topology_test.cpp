@@ -235,6 +235,7 @@ TEST(NcclModel, LaysRingsOverAllNvlinksOfACube) {
   const NcclRings rings = nccl_rings(named("dgx-1v"));
   EXPECT_TRUE(rings.over_nvlink);
   EXPECT_NEAR(rings.rate, 6 * 21.7e9, 1e6);
+  EXPECT_NEAR(nccl_rings(named("4xv100-mesh")).rate, 6 * 21.7e9, 1e6);
   EXPECT_FALSE(nccl_rings(named("8xa100-pcie-nvlink")).over_nvlink);
 }
 
