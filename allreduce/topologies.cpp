@@ -2,8 +2,10 @@
 #include "allreduce/topologies.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <sstream>
 
@@ -228,6 +230,7 @@ Topology topology_from_json(const json& text, const std::string& name, int hosts
     topology.reach = reach_of(text.value("reach", "everywhere"));
     topology.in_switch_reduction = text.value("in_switch_reduction", false);
     topology.gpudirect = text.value("gpudirect", true);
+    topology.measured = text.value("measured", false);
     topology.generation = text.value("generation", "");
     const json& own = text.value("classes", json::object());
     const auto class_of = [&](const std::string& wanted) {
@@ -311,7 +314,31 @@ Topology parse_topology(const std::string& text, const std::string& name, const 
   throw UsageError("in no form that is known; allowed: our JSON, nvidia-smi topo -m, NCCL's topology XML");
 }
 
+namespace {
+
+// What nvidia-smi says of this machine, as one would paste it.
+std::string ask_nvidia_smi() {
+  const auto close = [](std::FILE* pipe) { pclose(pipe); };
+  const std::unique_ptr<std::FILE, decltype(close)> pipe(
+      popen("{ nvidia-smi -L; nvidia-smi topo -m; nvidia-smi topo -p2p r; } 2>/dev/null", "r"), close);
+  std::string text;
+  char buffer[4096];
+  while (pipe) {
+    const std::size_t bytes = std::fread(buffer, 1, sizeof buffer, pipe.get());
+    if (bytes == 0) break;
+    text.append(buffer, bytes);
+  }
+  return text;
+}
+
+}  // namespace
+
 Topology find_topology(const std::string& text, const Constants& constants) {
+  if (text == "auto") {
+    const std::string told = ask_nvidia_smi();
+    if (told.find("GPU0") == std::string::npos) throw UsageError("nvidia-smi finds no GPU on this machine");
+    return parse_topology(told, "auto", constants);
+  }
   if (auto family = find_family(text, constants)) return *family;
   const auto star = text.rfind('*');
   const auto colon = text.rfind(':');
@@ -335,7 +362,7 @@ Topology find_topology(const std::string& text, const Constants& constants) {
     return parse_topology(read_file(text), std::filesystem::path(text).stem().string(), constants);
   }
   throw UsageError("neither a topology nor a file; allowed: " + harness::join(topology_names(), ", ") +
-                   ", ring:8, mesh:4x4, torus:4x4, full:8, switch:8, fat-tree:4x8, or a file");
+                   ", ring:8, mesh:4x4, torus:4x4, full:8, switch:8, fat-tree:4x8, auto, or a file");
 }
 
 }  // namespace allreduce

@@ -32,7 +32,8 @@ class Constants {
 std::vector<std::string> topology_names();
 
 // "dgx-a100", "dgx-a100:4" (its first four devices), "dgx-h100*16" (so many of them over their network), "ring:8@pcie4"
-// (a family, with a link class), or a file. Throws harness::UsageError, of one line, for anything else.
+// (a family, with a link class), a file, or "auto", for which nvidia-smi is asked. Throws harness::UsageError, of one
+// line, for anything else.
 Topology find_topology(const std::string& text, const Constants& constants);
 
 // From the text of a file in any known form.

@@ -2,6 +2,7 @@
 #include "allreduce/topology.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <tuple>
 
@@ -36,7 +37,11 @@ std::string Topology::describe(int link) const {
   const Link& found = links[link];
   std::string text = nodes[found.from].name;
   text.append(" > ").append(nodes[found.to].name).append(" (").append(classes[found.link_class].name);
-  if (found.count != 1) text.append(" x").append(harness::format_real(found.count, 3));
+  if (found.count != 1) {
+    const double whole = std::round(found.count);
+    text.append(" x").append(whole == found.count ? std::to_string(std::lround(whole))
+                                                  : harness::format_real(found.count));
+  }
   return text.append(")");
 }
 

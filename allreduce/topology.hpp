@@ -75,6 +75,7 @@ class Topology {
   bool forwards = false;             // devices pass on what is not for them, as in a torus
   bool in_switch_reduction = false;  // the NVSwitch adds (NVLink SHARP)
   bool gpudirect = true;             // network cards read and write device memory themselves
+  bool measured = false;             // its latencies were measured, and hold the costs of the software already
   int hosts = 1;
   std::string generation = {};  // of the devices: "ampere"; empty where none is known
   double memory_rate = 0;       // bytes per second of a device's own memory, reads and writes together

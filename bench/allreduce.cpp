@@ -7,6 +7,7 @@
 #include "allreduce/check.hpp"
 #include "allreduce/engine.hpp"
 #include "bench/main.hpp"
+#include "bench/schedules.hpp"
 #include "bench/session.hpp"
 #include "bench/simulated.hpp"
 #include "bench/yardstick.hpp"
@@ -84,8 +85,9 @@ std::vector<harness::Option> table() {
        .help = "time the points, or only check them",
        .allowed = {"time", "check"}}};
   options.insert(options.end(), own.begin(), own.end());
-  const auto simulation = bench::simulation_options();
-  options.insert(options.end(), simulation.begin(), simulation.end());
+  for (const auto& more : {bench::schedule_options(), bench::simulation_options()}) {
+    options.insert(options.end(), more.begin(), more.end());
+  }
   return options;
 }
 
@@ -102,6 +104,7 @@ class Bench {
   Bench(const harness::Options& options)
       : options_(options),
         settings_(bench::measure_settings(options)),
+        schedules_(options),
         columns_({{.title = "bytes", .width = 12},
                   {.title = "count", .width = 12},
                   {.title = "type", .width = 5},
@@ -121,7 +124,7 @@ class Bench {
         throw harness::bad_value("device", options.text("device"),
                                  "the simulated engine has the devices of --topology");
       }
-      simulated_.emplace(options);
+      simulated_.emplace(options, schedules_);
     } else {
       for (const auto& option : bench::simulation_options()) {
         if (options.given(option.name)) {
@@ -136,12 +139,23 @@ class Bench {
                                {"placement", bench::values(options.names("placement"))},
                                {"pieces", bench::values(options.integers("pieces"))},
                                {"bytes", bench::values(options.bytes("bytes"))}});
+    if (!schedules_.file().empty()) {
+      for (const json& block : blocks_) {
+        schedules_.build(schedules_.names()[0], shape_of(block, bench::ranks_of(options, block["device"])));
+      }
+    }
     trials_ = harness::points({{"engine", bench::values(engines)},
-                               {"algorithm", bench::values(allreduce::select_algorithms(options.names("algorithm")))},
+                               {"algorithm", bench::values(schedules_.names())},
                                {"launch", bench::values(options.names("launch"))}});
   }
 
   int run() {
+    if (options_.has("export")) {
+      const int ranks = blocks_.empty() ? simulated_->ranks() : bench::ranks_of(options_, blocks_[0]["device"]);
+      const json& first = blocks_.empty() ? simulated_->points()[0] : blocks_[0];
+      schedules_.write(options_.text("export"), shape_of(first, ranks));
+      return 0;
+    }
     if (options_.on("list")) {
       for (json block : blocks_) {
         for (const json& trial : trials_) {
@@ -184,8 +198,10 @@ class Bench {
 
   std::vector<std::string> command_for(const json& point) const {
     std::vector<std::string> command = {"bench_allreduce"};
-    for (const char* axis :
+    if (!schedules_.file().empty()) command.push_back("--schedule=" + schedules_.file());
+    for (const std::string axis :
          {"engine", "device", "algorithm", "bytes", "dtype", "op", "placement", "launch", "pieces"}) {
+      if (axis == "algorithm" && !schedules_.file().empty()) continue;
       const json& value = point[axis];
       command.push_back(std::string("--").append(axis).append("=").append(value.is_string() ? value.get<std::string>()
                                                                                             : value.dump()));
@@ -194,13 +210,16 @@ class Bench {
     return command;
   }
 
+  static allreduce::Shape shape_of(const json& block, int ranks) {
+    return {ranks, block["pieces"],
+            block["placement"] == "in_place" ? allreduce::Placement::in_place : allreduce::Placement::out_of_place};
+  }
+
   void run_block(const json& block, harness::Devices& devices, bench::Session& session) {
     const harness::Dtype dtype = *harness::parse_dtype(block["dtype"].get<std::string>());
     const harness::Op op = *harness::parse_op(block["op"].get<std::string>());
-    const bool in_place = block["placement"] == "in_place";
+    const allreduce::Shape shape = shape_of(block, devices.size());
     const std::size_t count = block["bytes"].get<std::size_t>() / harness::size_of(dtype);
-    const allreduce::Shape shape{devices.size(), block["pieces"],
-                                 in_place ? allreduce::Placement::in_place : allreduce::Placement::out_of_place};
     const allreduce::Pattern pattern{dtype, op, devices.size(), settings_.seed};
 
     std::vector<Contender> contenders;
@@ -214,16 +233,16 @@ class Bench {
       result.point["ranks"] = devices.size();
       result.point["threads"] = devices.threads();
       result.point["topology"] = nullptr;
+      if (!schedules_.file().empty()) result.point["schedule"] = schedules_.file();
       result.command = command_for(result.point);
       contenders.push_back({session.add(result), std::move(result)});
     }
     allreduce::Vectors vectors(devices, pattern, count, shape.placement);
     for (Contender& contender : contenders) {
-      const allreduce::Algorithm& algorithm =
-          *allreduce::find_algorithm(contender.result.point["algorithm"].get<std::string>());
-      contender.busbw_is_link_speed = algorithm.busbw_is_link_speed;
+      const std::string name = contender.result.point["algorithm"];
+      contender.busbw_is_link_speed = schedules_.busbw_is_link_speed(name);
       contender.program = allreduce::prepare(
-          algorithm.build(shape),
+          schedules_.build(name, shape),
           {&devices,
            count,
            dtype,
@@ -311,6 +330,7 @@ class Bench {
 
   const harness::Options& options_;
   harness::MeasureSettings settings_;
+  bench::Schedules schedules_;
   harness::Table columns_;
   std::vector<json> blocks_, trials_;
   std::optional<bench::Simulated> simulated_ = {};

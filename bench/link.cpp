@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -35,6 +36,9 @@ std::vector<harness::Option> table() {
                      .kind = harness::Kind::bytes,
                      .default_text = "4,64M",
                      .help = "two sizes: of the copies for the latency, and of those for the bandwidth"});
+  options.push_back({.name = "write-topology",
+                     .kind = harness::Kind::text,
+                     .help = "write what was measured as a topology, for --topology=FILE of the simulated engine"});
   return options;
 }
 
@@ -183,7 +187,11 @@ class Bench {
     }
     latency_bytes_ = sizes[0];
     bytes_ = sizes[1];
+    if (options.has("write-topology")) check_topology_file();
     points_ = bench::device_points(options, harness::default_point());
+    if (options.has("write-topology") && points_.size() != 1) {
+      throw harness::bad_value("write-topology", options.text("write-topology"), "it describes one point of --device");
+    }
   }
 
   int run() {
@@ -205,10 +213,61 @@ class Bench {
     std::cout << "# latency: half a round trip of " << harness::format_bytes(latency_bytes_)
               << ", hand-over between the devices included; bandwidths of " << harness::format_bytes(bytes_)
               << "; both ways: the sum of two copies at once\n";
-    return session.finish();
+    const int status = session.finish();
+    if (status == 0 && options_.has("write-topology")) write_topology(session.results());
+    return status;
   }
 
  private:
+  void check_topology_file() const {
+    const std::string file = options_.text("write-topology");
+    if (!std::ofstream(file, std::ios::app)) {
+      throw harness::bad_value("write-topology", file, "that file cannot be written");
+    }
+  }
+
+  // A link for each ordered pair, as fast as it was; both directions together as they were at once. Latencies were
+  // measured with the hand-over in them, which the file says.
+  void write_topology(const std::vector<harness::Result>& rows) const {
+    json classes = json::object();
+    json links = json::array();
+    double fastest = 0;
+    const auto number = [](const harness::Result& row, const char* name) { return row.metrics.at(name).get<double>(); };
+    const auto pairs = pairs_of(bench::ranks_of(options_, points_[0]));
+    for (std::size_t at = 0; at < pairs.size(); ++at) {
+      fastest = std::max(fastest, number(rows[at], "bandwidth"));
+      if (pairs[at].from >= pairs[at].to) continue;
+      const auto back = std::ranges::find_if(
+          pairs, [&](const Pair& pair) { return pair.from == pairs[at].to && pair.to == pairs[at].from; });
+      const harness::Result& there = rows[at];
+      const harness::Result& here = rows[back - pairs.begin()];
+      const std::string from = "gpu" + std::to_string(pairs[at].from);
+      const std::string to = "gpu" + std::to_string(pairs[at].to);
+      std::string name = "measured-";
+      name.append(from).append("-").append(to);
+      // The way back is this class too, so many times as wide.
+      const double wide = number(here, "bandwidth") / number(there, "bandwidth");
+      classes[name] = {{"kind", "nvlink"},
+                       {"rate", number(there, "bandwidth")},
+                       {"copy_engine_both_ways", number(there, "bidirectional_bandwidth") / wide},
+                       {"latency", (number(there, "latency_seconds") + number(here, "latency_seconds")) / 2}};
+      links.push_back({{"from", from}, {"to", to}, {"class", name}, {"one_way", true}});
+      links.push_back({{"from", to}, {"to", from}, {"class", name}, {"count", wide}, {"one_way", true}});
+    }
+    // A copy reads and writes as much as it moves.
+    classes["measured-memory"] = {{"kind", "memory"}, {"rate", 2 * fastest}};
+    const json topology = {{"about", "measured by bench_link on " + points_[0]},
+                           {"sources", {harness::join(options_.command(), " ")}},
+                           {"measured", true},
+                           {"gpus", bench::ranks_of(options_, points_[0])},
+                           {"memory", "measured-memory"},
+                           {"classes", classes},
+                           {"links", links}};
+    std::ofstream file(options_.text("write-topology"));
+    file << topology.dump(1) << '\n';
+    if (!file.flush()) throw harness::Error("cannot write " + options_.text("write-topology"));
+  }
+
   harness::Result describe(const harness::Devices& devices, Pair pair) const {
     harness::Result result;
     result.bench = "link";

@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 
-#include "allreduce/algorithms.hpp"
 #include "allreduce/nccl_model.hpp"
 #include "allreduce/relabel.hpp"
 #include "allreduce/verify.hpp"
@@ -77,8 +76,9 @@ std::vector<harness::Option> simulation_options() {
            .help = "which device is which rank: given, best (for a ring), or a list such as 0,2,1,3"}};
 }
 
-Simulated::Simulated(const harness::Options& options)
+Simulated::Simulated(const harness::Options& options, const Schedules& schedules)
     : options_(options),
+      schedules_(schedules),
       columns_({{.title = "nature", .left = true, .width = 9},
                 {.title = "topology", .left = true, .width = 16},
                 {.title = "bytes", .width = 11},
@@ -124,7 +124,7 @@ Simulated::Simulated(const harness::Options& options)
       contenders_.push_back({software, "", "eager"});
       continue;
     }
-    for (const std::string& algorithm : allreduce::select_algorithms(options.names("algorithm"))) {
+    for (const std::string& algorithm : schedules.names()) {
       for (const std::string& launch : options.names("launch")) contenders_.push_back({software, algorithm, launch});
     }
   }
@@ -140,6 +140,10 @@ Simulated::Simulated(const harness::Options& options)
     }
   }
   points_ = std::move(all);
+  if (schedules.file().empty()) return;
+  for (std::size_t at = 0; at < points_.size(); ++at) {
+    schedules.build(schedules.names()[0], shape_of(machine_of(at), points_[at]));
+  }
 }
 
 void Simulated::print_header() const { columns_.print_header(std::cout); }
@@ -150,19 +154,24 @@ void Simulated::print_footer() const {
 }
 
 void Simulated::run(Session& session) {
-  const std::size_t each = points_.size() / machines_.size();
   for (std::size_t at = 0; at < points_.size(); ++at) {
-    const Machine& machine = machines_[at / each];
-    session.point(points_[at].dump(), [&] { run_machine(machine, points_[at], session); });
+    session.point(points_[at].dump(), [&] { run_machine(machine_of(at), points_[at], session); });
   }
+}
+
+const Simulated::Machine& Simulated::machine_of(std::size_t point) const {
+  return machines_[point / (points_.size() / machines_.size())];
+}
+
+allreduce::Shape Simulated::shape_of(const Machine& machine, const json& point) {
+  return {machine.described.size(), point["pieces"],
+          point["placement"] == "in_place" ? allreduce::Placement::in_place : allreduce::Placement::out_of_place};
 }
 
 // All sizes of a point, since they share schedules and routes; a row each, with the sizes outside.
 void Simulated::run_machine(const Machine& machine, const json& point, Session& session) const {
   const harness::Dtype dtype = *harness::parse_dtype(point["dtype"].get<std::string>());
-  const allreduce::Shape shape{
-      machine.described.size(), point["pieces"],
-      point["placement"] == "in_place" ? allreduce::Placement::in_place : allreduce::Placement::out_of_place};
+  const allreduce::Shape shape = shape_of(machine, point);
   allreduce::Router router(machine.described, allreduce::Mover::copy_engine);
   std::map<std::string, allreduce::Schedule> schedules;
   std::optional<allreduce::NcclModel> nccl;
@@ -185,11 +194,15 @@ void Simulated::run_machine(const Machine& machine, const json& point, Session& 
       for (const char* axis :
            {"topology", "software", "algorithm", "bytes", "dtype", "op", "placement", "launch", "pieces"}) {
         const json& value = result.point[axis];
-        if (value.is_null()) continue;
+        if (value.is_null() || (axis == std::string_view("algorithm") && !schedules_.file().empty())) continue;
         result.command.push_back(std::string("--").append(axis).append("=").append(
             value.is_string() ? value.get<std::string>() : value.dump()));
       }
       if (!machine.without.is_null()) result.command.push_back("--without=" + machine.without.get<std::string>());
+      if (!schedules_.file().empty()) {
+        result.point["schedule"] = schedules_.file();
+        result.command.push_back("--schedule=" + schedules_.file());
+      }
       if (machine.rank_order != "given") result.command.push_back("--rank-order=" + options_.text("rank-order"));
 
       double seconds = 0;
@@ -201,20 +214,21 @@ void Simulated::run_machine(const Machine& machine, const json& point, Session& 
         link_speed = forecast.algorithm.starts_with("ring");
         result.extra = {{"chosen", {{"algorithm", forecast.algorithm}, {"why", forecast.why}}}};
       } else {
-        const allreduce::Algorithm& algorithm = *allreduce::find_algorithm(contender.algorithm);
         auto known = schedules.find(contender.algorithm);
         if (known == schedules.end()) {
-          known = schedules.emplace(contender.algorithm, algorithm.build(shape)).first;
+          known = schedules.emplace(contender.algorithm, schedules_.build(contender.algorithm, shape)).first;
           if (known->second.ops.size() <= most_proved_ops) {
             const auto verdict = allreduce::verify(known->second);
             if (!verdict.proved) throw harness::Error(verdict.reason);
           }
         }
         const auto launch = contender.launch == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager;
+        // What was measured holds the costs of its software already.
+        const auto costs = machine.described.measured ? allreduce::StreamsCosts{} : constants_.streams();
         const auto timeline =
-            allreduce::simulate(known->second, router, {count, harness::size_of(dtype), launch}, constants_.streams());
+            allreduce::simulate(known->second, router, {count, harness::size_of(dtype), launch}, costs);
         seconds = timeline.seconds();
-        link_speed = algorithm.busbw_is_link_speed;
+        link_speed = schedules_.busbw_is_link_speed(contender.algorithm);
         json links = json::array();
         for (std::size_t at = 0; at < std::min(timeline.loads.size(), most_listed_links); ++at) {
           links.push_back(link_json(machine.described, timeline.loads[at]));

@@ -10,6 +10,7 @@
 
 #include "allreduce/bound.hpp"
 #include "allreduce/topologies.hpp"
+#include "bench/schedules.hpp"
 #include "bench/session.hpp"
 #include "harness/options.hpp"
 #include "harness/table.hpp"
@@ -22,9 +23,10 @@ std::vector<harness::Option> simulation_options();
 class Simulated {
  public:
   // Reads the topologies: what cannot be read is said before anything runs. Throws UsageError.
-  explicit Simulated(const harness::Options& options);
+  Simulated(const harness::Options& options, const Schedules& schedules);
 
   const std::vector<nlohmann::json>& points() const { return points_; }
+  int ranks() const { return machines_[0].described.size(); }  // of the first
   void print_header() const;
   void run(Session& session);
   void print(const harness::Result& result) const;
@@ -39,9 +41,12 @@ class Simulated {
   struct Contender {
     std::string software, algorithm, launch;
   };
+  const Machine& machine_of(std::size_t point) const;
+  static allreduce::Shape shape_of(const Machine& machine, const nlohmann::json& point);
   void run_machine(const Machine& machine, const nlohmann::json& point, Session& session) const;
 
   const harness::Options& options_;
+  const Schedules& schedules_;
   const allreduce::Constants constants_;
   harness::Table columns_;
   std::vector<Machine> machines_;

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench_link as a user meets it: every ordered pair of devices once, checked, with its latency and bandwidths."""
 import itertools
+import json
+import pathlib
+import tempfile
 import unittest
 
 from bench_case import BenchCase
@@ -36,8 +39,23 @@ class Links(BenchCase):
         again = self.results(*rows[0]["command"][1:], "--iterations=1")
         self.assertEqual([row["point"] for row in rows], [row["point"] for row in again])
 
+    def test_what_was_measured_becomes_a_topology(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "mine.json"
+            rows = self.results(*QUICK, "--device=cpu:3", "--threads=1", f"--write-topology={path}")
+            topology = json.loads(path.read_text())
+            self.assertTrue(topology["measured"])
+            self.assertEqual((topology["gpus"], len(topology["links"])), (3, 6))
+            rates = {}
+            for link in topology["links"]:
+                rates[link["from"], link["to"]] = topology["classes"][link["class"]]["rate"] * link.get("count", 1)
+            for row in rows:
+                ends = tuple("gpu" + row["point"][end].rsplit(" ", 1)[1] for end in ("from", "to"))
+                self.assertAlmostEqual(rates[ends] / row["metrics"]["bandwidth"], 1, delta=1e-6)
+
     def test_bad_options_are_one_line_and_exit_2(self):
-        for option in ("--bytes=4", "--bytes=0,4", "--bytes=4,0", "--bytes=1,2,3", "--device=cpu:0", "--algorithm=ring"):
+        for option in ("--bytes=4", "--bytes=0,4", "--bytes=4,0", "--bytes=1,2,3", "--device=cpu:0", "--algorithm=ring",
+                       "--write-topology=/no/such/folder/x.json"):
             with self.subTest(option):
                 done = self.run_bench(option)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))

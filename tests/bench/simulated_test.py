@@ -80,6 +80,38 @@ class Simulated(BenchCase):
                              "--algorithm=ring", "--iterations=3")
         self.assertEqual([row["nature"] for row in rows], ["measured", "simulated"])
 
+    def test_a_schedule_that_was_exported_is_the_same_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for algorithm in ("ring", "tree", "parameter_server"):
+                path = pathlib.Path(folder) / f"{algorithm}.json"
+                options = ["--engine=simulated", "--topology=dgx-a100:5", "--bytes=4M"]
+                done = self.run_bench(*options, f"--algorithm={algorithm}", f"--export={path}")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                (own,) = self.results(*options, f"--algorithm={algorithm}")
+                (read,) = self.results(*options, f"--schedule={path}")
+                self.assertEqual(read["metrics"]["seconds"], own["metrics"]["seconds"], algorithm)
+                self.assertEqual(read["point"]["schedule"], str(path))
+                # And it runs for real, checked at every element.
+                (real,) = self.results("--device=cpu:5", "--bytes=1000", "--mode=check", f"--schedule={path}")
+                self.assertEqual(real["check"], "exact")
+
+    def test_a_schedule_that_is_no_all_reduce_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "mine.json"
+            whole = [["reduce", 1, 0, 0, 1], ["copy", 0, 1, 0, 1]]
+            path.write_text(json.dumps({"ranks": 2, "chunks": 1, "program": whole}))
+            self.assertEqual(self.simulate("--topology=ring:2", f"--schedule={path}", "--bytes=4")[0]["status"], "ok")
+            simulated = ["--engine=simulated", "--topology=ring:2", f"--schedule={path}"]
+            wrong = [("for 2 ranks", whole, ["--engine=simulated", "--topology=ring:3", f"--schedule={path}"]),
+                     ("no all-reduce", whole[:1], simulated), ("step 0", [["move", 0, 1, 0, 1]], simulated),
+                     ("takes the place", whole, [*simulated, "--algorithm=ring"])]
+            for says, program, options in wrong:
+                path.write_text(json.dumps({"ranks": 2, "chunks": 1, "program": program}))
+                done = self.run_bench(*options)
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+                self.assertIn("--schedule=", done.stderr)
+                self.assertIn(says, done.stderr)
+
 
 class BadInput(BenchCase):
     binary = "bench_allreduce"
