@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_allreduce: all-reduce alone. Contenders that differ only in algorithm and launch are checked, then timed in
 // interleaved rounds on the same vectors.
+#include <unistd.h>
+
 #include <iostream>
 
 #include "allreduce/algorithms.hpp"
@@ -105,19 +107,20 @@ class Bench {
       : options_(options),
         settings_(bench::measure_settings(options)),
         schedules_(options),
-        columns_({{.title = "bytes", .width = 12},
-                  {.title = "count", .width = 12},
+        columns_({{.title = "bytes", .width = 10},
+                  {.title = "count", .width = 10},
                   {.title = "type", .width = 5},
                   {.title = "redop", .width = 5},
                   {.title = "algorithm", .left = true, .width = 18},
                   {.title = "launch", .left = true, .width = 6},
                   {.title = "placement", .left = true, .width = 12},
                   {.title = "device", .left = true, .width = 8},
-                  {.title = "time", .width = 10},
-                  {.title = "algbw", .width = 11},
-                  {.title = "busbw", .width = 11},
+                  {.title = "time", .width = 9},
+                  {.title = "algbw", .width = 9},
+                  {.title = "busbw", .width = 9},
                   {.title = "of bound", .width = 8},
-                  {.title = "wrong", .width = 7}}) {
+                  {.title = "wrong", .width = 5}},
+                 harness::screen_of(STDOUT_FILENO)) {
     std::vector<std::string> engines = options.names("engine");
     if (std::erase(engines, "simulated") > 0) {
       if (engines.empty() && options.given("device")) {
@@ -147,6 +150,10 @@ class Bench {
     trials_ = harness::points({{"engine", bench::values(engines)},
                                {"algorithm", bench::values(schedules_.names())},
                                {"launch", bench::values(options.names("launch"))}});
+    bench::name_what_is_the_same(
+        columns_, blocks_, {{"type", "dtype"}, {"redop", "op"}, {"placement", "placement"}, {"device", "device"}});
+    bench::name_what_is_the_same(columns_, trials_, {{"algorithm", "algorithm"}, {"launch", "launch"}});
+    columns_.only("count", "bytes / size of the type");
   }
 
   int run() {
@@ -325,7 +332,8 @@ class Bench {
                         point["op"], point["algorithm"], point["launch"], point["placement"], point["device"],
                         harness::format_seconds(metric("seconds")), harness::format_bandwidth(metric("algbw")),
                         harness::format_bandwidth(metric("busbw")), harness::format_percent(metric("bound_efficiency")),
-                        bench::wrong_of(result)});
+                        bench::wrong_of(result)},
+                       {.bar = metric("bound_efficiency"), .wrong = result.status != harness::Status::ok});
   }
 
   const harness::Options& options_;

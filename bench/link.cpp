@@ -2,6 +2,8 @@
 // bench_link: what connects every ordered pair of devices. The copy is issued on the stream of the device that
 // receives, so a CPU device pulls. A pair is timed only after a pattern arrived on it unharmed: a broken link can be
 // fast, with every call reporting success.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -174,12 +176,13 @@ class Bench {
       : options_(options),
         seed_(static_cast<std::uint64_t>(options.integer("seed"))),
         columns_({{.title = "device", .left = true, .width = 8},
-                  {.title = "from", .left = true, .width = 14},
-                  {.title = "to", .left = true, .width = 14},
+                  {.title = "from", .left = true, .width = 8},
+                  {.title = "to", .left = true, .width = 8},
                   {.title = "latency", .width = 10},
                   {.title = "one way", .width = 11},
                   {.title = "both ways", .width = 11},
-                  {.title = "wrong", .width = 7}}) {
+                  {.title = "wrong", .width = 7}},
+                 harness::screen_of(STDOUT_FILENO)) {
     const auto sizes = options.bytes("bytes");
     if (sizes.size() != 2 || sizes[0] == 0 || sizes[1] == 0) {
       throw harness::bad_value("bytes", options.text("bytes"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/main.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <iostream>
@@ -59,6 +60,18 @@ nlohmann::json high_of(const harness::Measurement& measured) {
 double metric_of(const harness::Result& result, const char* name) {
   const auto found = result.metrics.find(name);
   return found == result.metrics.end() || found->is_null() ? std::nan("") : found->get<double>();
+}
+
+void name_what_is_the_same(harness::Table& table, const std::vector<nlohmann::json>& points,
+                           std::initializer_list<std::pair<const char*, const char*>> columns) {
+  for (const auto& [title, axis] : columns) {
+    const bool same = !points.empty() && std::all_of(points.begin(), points.end(), [&, name = axis](const auto& point) {
+      return point[name] == points[0][name];
+    });
+    if (!same) continue;
+    const nlohmann::json& value = points[0][axis];
+    table.only(title, value.is_string() ? value.get<std::string>() : value.dump());
+  }
 }
 
 std::string wrong_of(const harness::Result& result) {

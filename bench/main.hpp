@@ -12,6 +12,7 @@
 #include "harness/measure.hpp"
 #include "harness/options.hpp"
 #include "harness/report.hpp"
+#include "harness/table.hpp"
 
 namespace bench {
 
@@ -35,6 +36,10 @@ double metric_of(const harness::Result& result, const char* name);
 
 // For a table's column of wrong elements: their number, or what became of a point that was not checked.
 std::string wrong_of(const harness::Result& result);
+
+// Columns that say the same for all of `points`: pairs of a column's title and the name of its axis.
+void name_what_is_the_same(harness::Table& table, const std::vector<nlohmann::json>& points,
+                           std::initializer_list<std::pair<const char*, const char*>> columns);
 
 // The values of an axis.
 std::vector<nlohmann::json> values(const auto& list) { return {list.begin(), list.end()}; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_model: forward, backward and update of a model without any communication, whole and layer by layer. Backends
 // are timed against each other in interleaved rounds, after each was compared with the plain one.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -174,7 +176,8 @@ class Bench {
                   {.title = "step", .width = 9},
                   {.title = "images/s", .width = 9},
                   {.title = "GFLOP/s", .width = 8},
-                  {.title = "check", .width = 9}}) {
+                  {.title = "check", .width = 9}},
+                 harness::screen_of(STDOUT_FILENO)) {
     for (const auto& backend : options.names("backend")) models::find_backend(backend);
     blocks_ = harness::points({{"model", bench::values(options.names("model"))},
                                {"device", bench::values(bench::device_points(options, "cpu:1"))},

@@ -77,6 +77,7 @@ void Session::point(const std::string& name, const std::function<void()>& body) 
     give_up_point(harness::Status::failed, error.what());
   }
   report_.keep_up();
+  progress_.finish();  // both may be on one terminal, and a row stands on a line of its own
   std::string said;
   for (std::size_t row = first_row_; row < results().size(); ++row) {
     const harness::Result& result = results()[row];

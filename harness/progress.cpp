@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "harness/screen.hpp"
 #include "harness/text.hpp"
 
 namespace harness {
@@ -31,15 +32,17 @@ Progress::Style Progress::style_of_stderr(bool quiet) {
   return isatty(STDERR_FILENO) == 1 ? Style::live : Style::lines;
 }
 
-Progress::Progress(Style style, double total, std::ostream& out, std::function<double()> now)
+Progress::Progress(Style style, double total, std::ostream& out, std::function<double()> now, std::size_t width)
     : style_(style),
       total_(total),
       out_(out),
       now_(std::move(now)),
+      width_(width),
       started_(now_()),
       shown_(-std::numeric_limits<double>::infinity()) {}
 
-Progress::Progress(bool quiet, double total) : Progress(style_of_stderr(quiet), total, std::cerr) {}
+Progress::Progress(bool quiet, double total)
+    : Progress(style_of_stderr(quiet), total, std::cerr, steady_seconds, screen_of(STDERR_FILENO).width) {}
 
 Progress::~Progress() { finish(); }
 
@@ -49,14 +52,17 @@ void Progress::show(double done, std::string_view what) {
   if (now - shown_ < (style_ == Style::live ? seconds_between_rewrites : seconds_between_lines)) return;
   shown_ = now;
   const double fraction = total_ > 0 ? std::clamp(done / total_, 0.0, 1.0) : 1.0;
-  std::ostringstream line;
-  line << '[' << std::setw(3) << static_cast<int>(100 * fraction) << " %] " << what;
-  if (fraction > 0 && fraction < 1) line << ", " << time_left((now - started_) * (1 - fraction) / fraction);
+  std::ostringstream share;
+  share << '[' << std::setw(3) << static_cast<int>(100 * fraction) << " %] ";
+  std::string left;
+  if (fraction > 0 && fraction < 1) left = ", " + time_left((now - started_) * (1 - fraction) / fraction);
   if (style_ == Style::live) {
-    out_ << '\r' << line.str() << "\x1b[K" << std::flush;  // back to the start, and erase what was longer
+    const std::size_t around = share.str().size() + left.size() + 1;  // a full line would wrap on some terminals
+    if (width_ > 0) what = what.substr(0, width_ > around ? width_ - around : 0);
+    out_ << '\r' << share.str() << what << left << "\x1b[K" << std::flush;  // to the start, and erase what was longer
     live_line_ = true;
   } else {
-    out_ << line.str() << std::endl;
+    out_ << share.str() << what << left << std::endl;
   }
 }
 

@@ -20,7 +20,9 @@ class Progress {
   static Style style_of_stderr(bool quiet);
 
   // `total` is in any unit of work. `now` gives seconds; it is a parameter for the tests.
-  Progress(Style style, double total, std::ostream& out, std::function<double()> now = steady_seconds);
+  // A live line is cut at `width`, since one that wraps cannot be rewritten; 0: it never wraps.
+  Progress(Style style, double total, std::ostream& out, std::function<double()> now = steady_seconds,
+           std::size_t width = 0);
   Progress(bool quiet, double total);  // on stderr
   ~Progress();                         // finishes the line
   Progress(const Progress&) = delete;
@@ -39,6 +41,7 @@ class Progress {
   double total_;
   std::ostream& out_;
   std::function<double()> now_;
+  std::size_t width_;
   double started_, shown_;
   bool live_line_ = false;
 };

@@ -8,8 +8,26 @@ let printing = false;
 function colour(name) {
   return printing ? paper[name] : getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
 }
+// On a phone the names beside bars are broken into lines, and a scale beside a heat map has no room.
+function folded(name) {
+  const lines = [''];
+  for (const word of name.split(' · ')) {
+    const longer = (lines[lines.length - 1] + ' · ' + word).replace(/^ · /, '');
+    if (longer.length <= 18 || longer === word) lines[lines.length - 1] = longer; else lines.push(word);
+  }
+  return lines.join('<br>');
+}
+function fitted({data, layout}) {
+  if (innerWidth > 640 || printing || !(layout.yaxis.automargin && layout.yaxis.ticktext)) return {data, layout};
+  const small = 10, lines = layout.yaxis.ticktext.map(folded);
+  const most = Math.max(...lines.map(line => line.split('<br>').length));
+  return {data: data.map(trace => trace.type === 'heatmap' ? {...trace, showscale: false} : trace),
+    layout: {...layout, height: Math.max(layout.height, 130 + lines.length * most * 1.5 * small),
+      annotations: layout.annotations?.map(one => ({...one, font: {...one.font, size: 8}})),
+      yaxis: {...layout.yaxis, ticktext: lines, tickfont: {size: small}}}};
+}
 function draw(place) {
-  const {data, layout: given} = figures[Number(place.dataset.figure)];
+  const {data, layout: given} = fitted(figures[Number(place.dataset.figure)]);
   const ink = colour('ink'), rule = colour('rule');
   const axis = more => ({gridcolor: rule, linecolor: rule, zerolinecolor: rule, automargin: true, ...more});
   const layout = {showlegend: true, ...given,

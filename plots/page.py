@@ -58,9 +58,6 @@ class Page:
         self.figures.append(rounded({"data": traces, "layout": {"height": height, **layout}}))
         title = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
         place = f'<div class="figure" data-figure="{len(self.figures) - 1}" style="min-height:{height}px"></div>'
-        # Beside long names a phone has no room for a chart: there it keeps its width and is moved under the finger.
-        if "ticktext" in layout.get("yaxis", {}) and layout["yaxis"].get("automargin"):
-            place = f'<div class="scroll wide">{place}</div>'
         return f"<figure>{title}{place}{noted(note)}</figure>"
 
     def table(self, head, body, name=""):

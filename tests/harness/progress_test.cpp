@@ -60,6 +60,18 @@ TEST_F(ProgressTest, ATerminalLineIsRewrittenAndRemoved) {
   EXPECT_EQ(out_.str(), "\r[  0 %] long name\x1b[K\r[ 50 %] b, 1 s left\x1b[K\r\x1b[K");
 }
 
+TEST_F(ProgressTest, ALiveLineNeverWraps) {
+  Progress progress(Progress::Style::live, 2, out_, now_, 24);
+  clock_ += 1;
+  progress.show(1, "a long name of a point");
+  EXPECT_EQ(out_.str(), "\r[ 50 %] a lon, 1 s left\x1b[K");
+  out_.str("");
+  clock_ += 1;
+  Progress narrow(Progress::Style::live, 2, out_, now_, 5);
+  narrow.show(0, "a long name of a point");
+  EXPECT_EQ(out_.str(), "\r[  0 %] \x1b[K");
+}
+
 TEST_F(ProgressTest, AMessageTakesTheLiveLinesPlace) {
   Progress progress(Progress::Style::live, 2, out_, now_);
   progress.show(0, "a");

@@ -248,8 +248,9 @@ class Browser(unittest.TestCase):
         self.scroll()
         self.assertLessEqual(self.run_script("return document.documentElement.scrollWidth"), 390)
         for place in self.driver.find_elements(By.CSS_SELECTOR, ".figure"):
-            within = self.run_script("return arguments[0].closest('.scroll') !== null", place)
-            self.assertTrue(within or place.size["width"] <= 390, place.get_attribute("data-figure"))
+            self.assertLessEqual(place.size["width"], 390)
+        area = "const box = document.querySelector('#training .nsewdrag').getBoundingClientRect(); return box.width"
+        self.assertGreater(self.run_script(area), 180)
         self.picture("phone")
 
     def test_a_command_is_copied(self):
