@@ -44,17 +44,14 @@ def render(runs, plotly):
 
 
 def minified(script):
-    """By esbuild, where it is installed (Debian: esbuild) and needed."""
+    """By esbuild, where it is installed (Debian: esbuild) and needed. The notice at the head, which says whose it is and
+    under what licence, stays."""
     if len(script) < LARGE or shutil.which("esbuild") is None:
         return script
-    done = subprocess.run(
-        ["esbuild", "--minify", "--loader=js", "--log-level=error"],
-        input=script,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout if done.returncode == 0 and done.stdout else script
+    notice = script[: script.index("*/") + 2] + "\n" if script.startswith("/*") else ""
+    command = ["esbuild", "--minify", "--loader=js", "--log-level=error"]
+    done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
+    return notice + done.stdout if done.returncode == 0 and done.stdout else script
 
 
 def main(arguments):

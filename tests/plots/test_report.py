@@ -388,6 +388,7 @@ class CommandLine(unittest.TestCase):
             text = file.read()
         self.assertGreater(len(text), 1000000)
         self.assertLess(len(text.encode()), 10e6)
+        self.assertRegex(text, r"Copyright [0-9-]+, Plotly, Inc\.")
         self.assertNotRegex(text, r"<(script|link|img|iframe)[^>]*\s(src|href)=[\"']?http")
         self.assertEqual(os.listdir(self.folder).count("page.html"), 1)
 
