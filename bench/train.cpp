@@ -4,6 +4,7 @@
 // initial parameters, then each way trains the model from there.
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "bench/training/course.hpp"
 #include "bench/training/options.hpp"
 #include "bench/training/strategy.hpp"
+#include "bench/training/timeline.hpp"
 #include "bench/training/timing.hpp"
 #include "harness/clock.hpp"
 #include "harness/sweep.hpp"
@@ -54,6 +56,9 @@ class Bench {
     const auto devices = bench::device_points(options, "cpu:2");
     scaling_ = bench::scaling_of(options, devices.size());
     blocks_ = harness::points({{"model", bench::values(options.names("model"))}, {"device", bench::values(devices)}});
+    if (options.given("trace") && !std::ofstream(options.text("trace"), std::ios::app)) {
+      throw harness::bad_value("trace", options.text("trace"), "a file that can be written belongs here");
+    }
   }
 
   int run() {
@@ -76,6 +81,9 @@ class Bench {
       session.point(block.dump(), [&] { run_block(block, *devices, session); });
     }
     std::cout << "# exposed = step - compute: what communication costs; negative where it is below the noise\n";
+    if (options_.given("trace")) {
+      std::ofstream(options_.text("trace")) << bench::chrome_trace(titles_, timelines_).dump() << '\n';
+    }
     return session.finish();
   }
 
@@ -183,7 +191,7 @@ class Bench {
   }
 
   void measure(const std::vector<Way>& ways, bench::Replicas& replicas, const bench::CourseSettings& course,
-               bench::Session& session) const {
+               bench::Session& session) {
     const bench::Batch first = bench::Course(replicas.ranks(), course).batch(0);
     std::vector<bench::Contender> contenders;
     std::vector<double> load_seconds;
@@ -194,11 +202,16 @@ class Bench {
       contenders.push_back({way.strategy.get(), session.results()[way.row].point["strategy"]});
     }
     const auto times = bench::time_steps(contenders, replicas, measuring_);
+    const std::vector<float> initial = replicas.state();
     for (std::size_t i = 0; i < ways.size(); ++i) {
       harness::Result result = session.results()[ways[i].row];
       record(result, times[i], *ways[i].strategy, replicas);
       result.metrics["load_seconds"] = load_seconds[i];
       compare_with_one_device(session.results(), result);
+      titles_.push_back(name_of(result.point));
+      timelines_.push_back(bench::watch_step(*ways[i].strategy, replicas));
+      replicas.restore(initial);
+      result.extra["timeline"] = bench::as_json(timelines_.back());
       session.update(ways[i].row, std::move(result));
     }
   }
@@ -312,6 +325,8 @@ class Bench {
   harness::Table columns_;
   std::string scaling_;
   std::vector<json> blocks_;
+  std::vector<std::string> titles_;  // of the points, and a step of each
+  std::vector<std::vector<bench::Span>> timelines_;
   models::Dataset train_, test_;
 };
 

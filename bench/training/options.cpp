@@ -80,7 +80,8 @@ std::vector<harness::Option> training_options() {
        .allowed = {"shuffled", "sequential"}},
       {.name = "steps", .kind = Kind::integer, .default_text = "50", .help = "train so many steps", .maximum = 1e9},
       {.name = "epochs", .kind = Kind::integer, .help = "train so many epochs instead", .minimum = 1, .maximum = 1e6},
-      {.name = "eval", .kind = Kind::flag, .help = "test accuracy after each epoch, or after the steps"}};
+      {.name = "eval", .kind = Kind::flag, .help = "test accuracy after each epoch, or after the steps"},
+      {.name = "trace", .kind = Kind::text, .help = "write a step of each point for Perfetto or chrome://tracing"}};
   options.insert(options.end(), own.begin(), own.end());
   return options;
 }

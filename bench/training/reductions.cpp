@@ -50,6 +50,12 @@ void Reductions::start(models::Slice filled) {
     std::vector<harness::Event> ready;
     for (int rank = 0; rank < replicas_.ranks(); ++rank) ready.push_back(replicas_.stream(rank).record());
     done_.push_back(programs_[done_.size()]->enqueue(ready));
+    for (std::size_t rank = 0; rank < watchers_.size(); ++rank) {
+      for (const auto& event : {ready[rank], done_.back()[rank]}) {
+        watchers_[rank]->wait(event);
+        marks_[rank].push_back(watchers_[rank]->record(harness::Timing::on));
+      }
+    }
   }
 }
 
@@ -63,6 +69,31 @@ void Reductions::finish() {
 
 void Reductions::sync() const {
   for (const auto& program : programs_) program->sync();
+  for (const auto& watcher : watchers_) watcher->sync();
+}
+
+void Reductions::watch() {
+  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+    watchers_.push_back(replicas_.stream(rank).device().make_stream());
+    watchers_[rank]->wait(replicas_.stream(rank).record());
+    marks_.push_back({watchers_[rank]->record(harness::Timing::on)});
+    replicas_.stream(rank).wait(marks_[rank][0]);  // both begin from here
+  }
+}
+
+std::vector<Watched> Reductions::unwatch() {
+  std::vector<Watched> found;
+  for (std::size_t i = 0; i < programs_.size(); ++i) {
+    Watched watched{slices_[i]};
+    for (const auto& marks : marks_) {
+      watched.begin.push_back(replicas_.devices().seconds_between(marks[0], marks.at(1 + 2 * i)));
+      watched.end.push_back(replicas_.devices().seconds_between(marks[0], marks.at(2 + 2 * i)));
+    }
+    found.push_back(std::move(watched));
+  }
+  watchers_.clear();
+  marks_.clear();
+  return found;
 }
 
 std::vector<models::Slice> cut(const models::Model& model, std::size_t bucket_bytes) {

@@ -11,6 +11,13 @@
 
 namespace bench {
 
+// One all-reduce as each rank saw it, in seconds since the watching began: from the moment that its gradients are there
+// and the all-reduce before it has ended, to its own end.
+struct Watched {
+  models::Slice slice;
+  std::vector<double> begin = {}, end = {};
+};
+
 class Reductions {
  public:
   // The slices are in the order in which backward fills them. Throws harness::Error for an algorithm that is not there.
@@ -22,6 +29,11 @@ class Reductions {
   void finish();
   void sync() const;
 
+  // Has every all-reduce watched until unwatch(), by a stream on each device that only waits for it.
+  void watch();
+  // Call after a sync.
+  std::vector<Watched> unwatch();
+
   const std::vector<models::Slice>& slices() const { return slices_; }
   std::size_t bytes_moved() const { return bytes_moved_; }
 
@@ -31,6 +43,10 @@ class Reductions {
   std::vector<std::unique_ptr<allreduce::Program>> programs_;  // one a slice
   std::vector<std::vector<harness::Event>> done_;              // of those that were started, one a rank
   std::size_t bytes_moved_ = 0;
+
+  // Nothing is watched while there are no watchers. The marks of a rank: the origin, then two for each all-reduce.
+  std::vector<std::unique_ptr<harness::Stream>> watchers_;
+  std::vector<std::vector<harness::Event>> marks_;
 };
 
 // The gradient arena in pieces that are reduced at once: whole parameters, filled up to so many bytes; with 0 each

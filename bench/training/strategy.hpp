@@ -16,6 +16,8 @@
 
 namespace bench {
 
+class Reductions;
+
 struct StrategySettings {
   double lr = 0.1;
   std::string algorithm = "ring";
@@ -41,6 +43,8 @@ class Strategy {
   virtual double loss() const { return replicas_.loss(); }
   // What each all-reduce of a step sends, in their order.
   virtual std::vector<models::Slice> reductions() const { return {}; }
+  // Those all-reduces, to be watched; none where the strategy has no such thing.
+  virtual Reductions* all_reduces() { return nullptr; }
   // Bytes that cross from one device to another in a step.
   virtual std::size_t bytes_moved() const = 0;
   // Brings all replicas to the state that the next step starts from, for an evaluation or a comparison.

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/training/timeline.hpp"
+
+#include <map>
+
+#include "bench/training/reductions.hpp"
+#include "harness/text.hpp"
+
+namespace bench {
+
+namespace {
+
+constexpr int steps_before = 2;  // caches and clocks settle
+
+std::string lane_of(const Replicas& replicas, int rank) {
+  return "rank " + std::to_string(rank) + ", " + replicas.stream(rank).device().name();
+}
+
+}  // namespace
+
+std::vector<Span> watch_step(Strategy& strategy, const Replicas& replicas) {
+  for (int i = 0; i < steps_before; ++i) run(strategy, replicas, Work::step);
+  Reductions* reductions = strategy.all_reduces();
+  if (reductions) reductions->watch();
+  Step step(replicas, Work::step);
+  strategy.issue(step);
+  strategy.sync();
+  const auto phases = step.phases();
+  const auto watched = reductions ? reductions->unwatch() : std::vector<Watched>{};
+
+  std::vector<Span> timeline;
+  for (int rank = 0; rank < replicas.ranks(); ++rank) {
+    const std::string lane = lane_of(replicas, rank);
+    double begin = 0;
+    for (const Phase& phase : phases) {
+      const double end = begin + phase.seconds[rank];
+      // A replica that waits for the all-reduce has nothing to show: the all-reduce has a lane of its own.
+      if (phase.computes || !reductions) timeline.push_back({lane, phase.name, phase.name, begin, end});
+      begin = end;
+    }
+    for (const Watched& one : watched) {
+      const std::string name = harness::format_bytes(one.slice.count * sizeof(float));
+      timeline.push_back({lane + ", communication", "all_reduce", name, one.begin[rank], one.end[rank]});
+    }
+  }
+  return timeline;
+}
+
+nlohmann::json as_json(const std::vector<Span>& timeline) {
+  nlohmann::json spans = nlohmann::json::array();
+  for (const Span& span : timeline) {
+    spans.push_back({{"lane", span.lane},
+                     {"kind", span.kind},
+                     {"name", span.name},
+                     {"begin_seconds", span.begin},
+                     {"end_seconds", span.end}});
+  }
+  return spans;
+}
+
+nlohmann::json chrome_trace(const std::vector<std::string>& titles, const std::vector<std::vector<Span>>& timelines) {
+  constexpr double microseconds = 1e6;
+  nlohmann::json events = nlohmann::json::array();
+  for (std::size_t process = 0; process < timelines.size(); ++process) {
+    events.push_back(
+        {{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"tid", 0}, {"args", {{"name", titles[process]}}}});
+    std::map<std::string, std::size_t> threads;
+    for (const Span& span : timelines[process]) {
+      const auto [thread, added] = threads.try_emplace(span.lane, threads.size());
+      if (added) {
+        events.push_back({{"name", "thread_name"},
+                          {"ph", "M"},
+                          {"pid", process},
+                          {"tid", thread->second},
+                          {"args", {{"name", span.lane}}}});
+      }
+      events.push_back({{"name", span.name},
+                        {"cat", span.kind},
+                        {"ph", "X"},
+                        {"pid", process},
+                        {"tid", thread->second},
+                        {"ts", span.begin * microseconds},
+                        {"dur", (span.end - span.begin) * microseconds}});
+    }
+  }
+  return {{"traceEvents", events}, {"displayTimeUnit", "ms"}};
+}
+
+}  // namespace bench
