@@ -23,6 +23,12 @@ constexpr std::array rows = {
 
 }  // namespace
 
+Math parse_math(std::string_view name) {
+  if (name == "f32") return Math::f32;
+  if (name == "winograd") return Math::winograd;
+  throw harness::bad_value("math", name, "allowed: f32, winograd");
+}
+
 std::span<const BackendRow> backends() { return rows; }
 
 std::string_view default_backend() {

@@ -70,18 +70,27 @@ class Backend {
   virtual LayerPointer cross_entropy(const TensorPointer& in, const std::uint8_t* labels, Outcome& outcome) = 0;
 };
 
+// How it computes. Winograd's convolutions multiply less and round more: Lavin and Gray, "Fast Algorithms for
+// Convolutional Neural Networks" (2015). They are for kernels of 3x3 in steps of 1; the others stay direct.
+enum class Math { f32, winograd };
+
+// "f32" or "winograd". Throws harness::UsageError for another.
+Math parse_math(std::string_view name);
+
 // What a backend computes with: memory of `device` for batches of up to `capacity` images, and `threads`.
 struct Workplace {
   harness::Device& device;
   int capacity = 1;
   int threads = 1;
+  Math math = Math::f32;
 };
 
 struct BackendRow {
   std::string_view name;
   std::string_view summary;
-  std::unique_ptr<Backend> (*make)(const Workplace&);  // null when this build lacks it
-  std::string_view lacks = {};                         // then, why
+  // Null when this build lacks it. Throws harness::UsageError for a math that the backend has not.
+  std::unique_ptr<Backend> (*make)(const Workplace&);
+  std::string_view lacks = {};  // then, why
 };
 
 // The fastest first.

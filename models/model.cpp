@@ -168,7 +168,8 @@ Weights Model::weights_of(const Named& layer) const {
 }
 
 void Model::make_layers() {
-  backend_ = find_backend(settings_.backend).make({stream_.device(), settings_.capacity, settings_.threads});
+  backend_ =
+      find_backend(settings_.backend).make({stream_.device(), settings_.capacity, settings_.threads, settings_.math});
   const TensorPointer images = backend_->input(input_, images_);
   for (Named& layer : layers_) {
     Inputs inputs;

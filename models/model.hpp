@@ -34,6 +34,7 @@ struct ModelSettings {
   Init init = Init::he;
   std::uint64_t seed = 1;
   bool momentum = false;  // whether the replica has memory for it
+  Math math = Math::f32;
 };
 
 // Stochastic gradient descent as PyTorch's SGD has it. With g the gradient of the mean loss, p a parameter and v its

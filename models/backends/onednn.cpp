@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "harness/options.hpp"
 #include "models/backend.hpp"
 #include "models/backends/cross_entropy.hpp"
 #include "models/backends/onednn_batch_norm.hpp"
@@ -84,23 +85,39 @@ class Convolution
  private:
   using BackwardData = dnnl::convolution_backward_data;
   using BackwardWeights = dnnl::convolution_backward_weights;
-  static constexpr auto direct = dnnl::algorithm::convolution_direct;
+  // Winograd's algorithm where it is asked for and the library has it for this shape.
+  template <typename Describe>
+  auto preferred(const Describe& describe_with) const {
+    if (library_.workplace.math == Math::winograd) {
+      try {
+        return describe_with(dnnl::algorithm::convolution_winograd);
+      } catch (const dnnl::error& error) {
+        if (error.status != dnnl_unimplemented) throw;
+      }
+    }
+    return describe_with(dnnl::algorithm::convolution_direct);
+  }
 
   ForwardHow describe_forward(const memory::desc& in, const memory::desc& out) const override {
-    return describe<dnnl::convolution_forward>(library_.engine, dnnl::prop_kind::forward_training, direct, in,
-                                               any_weight_, bias_desc_, out, strides_, before_, after_);
+    return preferred([&](dnnl::algorithm algorithm) {
+      return describe<dnnl::convolution_forward>(library_.engine, dnnl::prop_kind::forward_training, algorithm, in,
+                                                 any_weight_, bias_desc_, out, strides_, before_, after_);
+    });
   }
   BackwardData::primitive_desc describe_data(const ForwardHow& forward, const memory::desc& in,
                                              const memory::desc& out) const override {
-    return describe_backward<BackwardData>(library_.engine, forward, direct, in, any_weight_, out, strides_, before_,
-                                           after_);
+    return preferred([&](dnnl::algorithm algorithm) {
+      return describe_backward<BackwardData>(library_.engine, forward, algorithm, in, any_weight_, out, strides_,
+                                             before_, after_);
+    });
   }
   BackwardWeights::primitive_desc describe_weights(const ForwardHow& forward, const memory::desc& in,
                                                    const memory::desc& out) const override {
-    return describe_backward<BackwardWeights>(library_.engine, forward, direct, in, any_weight_, bias_desc_, out,
-                                              strides_, before_, after_);
+    return preferred([&](dnnl::algorithm algorithm) {
+      return describe_backward<BackwardWeights>(library_.engine, forward, algorithm, in, any_weight_, bias_desc_, out,
+                                                strides_, before_, after_);
+    });
   }
-
   // The library wants the padding behind to end with the last window: less than there is, where the stride leaves some
   // of it over.
   static int left_over(int side, const Window& window) {
@@ -214,9 +231,27 @@ class AveragePool : public PrimitiveLayer {
   const int side_;
 };
 
+// Whether the library has Winograd's algorithm for this processor at all, as for the layers of ResNet-18.
+bool has_winograd(const dnnl::engine& engine) {
+  const memory::dims side = {1, 1};
+  const auto data = any_desc({1, 64, 28, 28});
+  try {
+    describe<dnnl::convolution_forward>(engine, dnnl::prop_kind::forward_training,
+                                        dnnl::algorithm::convolution_winograd, data, any_desc({64, 64, 3, 3}),
+                                        plain_desc({64}, Tag::a), data, side, side, side);
+    return true;
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
 class OneDnn : public Backend {
  public:
-  explicit OneDnn(const Workplace& workplace) : library_(workplace) { omp_set_num_threads(workplace.threads); }
+  explicit OneDnn(const Workplace& workplace) : library_(workplace) {
+    omp_set_num_threads(workplace.threads);
+    if (workplace.math != Math::winograd || has_winograd(library_.engine)) return;
+    throw harness::bad_value("math", "winograd", "this oneDNN has for this processor: f32");
+  }
 
   TensorPointer input(const Shape& shape, float* images) override {
     auto tensor = std::make_shared<Activation>(library_, shape);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "harness/options.hpp"
 #include "models/backend.hpp"
 #include "models/backends/cross_entropy.hpp"
 
@@ -422,6 +423,9 @@ class Plain : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_plain_backend(const Workplace& workplace) { return std::make_unique<Plain>(workplace); }
+std::unique_ptr<Backend> make_plain_backend(const Workplace& workplace) {
+  if (workplace.math != Math::f32) throw harness::bad_value("math", "winograd", "the plain backend has: f32");
+  return std::make_unique<Plain>(workplace);
+}
 
 }  // namespace models

@@ -30,6 +30,17 @@ class Model(BenchCase):
         self.assertEqual([row["check"] for row in rows], ["tolerance"] * 3)
         self.assertEqual([row["metrics"]["parameters"] for row in rows], [129068, 11175818, 22])
 
+    def test_winograd_is_a_way_of_its_own_where_the_library_has_it(self):
+        options = ["--model=resnet18", "--batch=2", "--threads=1", "--warmup=0", "--iterations=1"]
+        done = self.run_bench(*options, "--math=winograd", "--backend=plain")
+        self.assertEqual((done.returncode, done.stderr.count("--math=winograd")), (2, 1))
+        if self.run_bench(*options, "--math=winograd").returncode == 2:
+            self.skipTest("this oneDNN has no Winograd convolutions for this processor")
+        (direct,), (winograd,) = self.results(*options), self.results(*options, "--math=winograd")
+        self.assertEqual(winograd["check"], "tolerance")
+        self.assertGreater(winograd["metrics"]["gradient_distance"], 0)
+        self.assertNotEqual(winograd["metrics"]["gradient_distance"], direct["metrics"]["gradient_distance"])
+
     def test_devices_compute_at_once_and_add_up(self):
         rows = self.results(*QUICK, "--device=cpu:1,cpu:2")
         self.assertEqual([row["point"]["ranks"] for row in rows], [1, 2])

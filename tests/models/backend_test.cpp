@@ -338,6 +338,22 @@ TEST_P(Backends, RepeatThemselvesBitForBit) {
   EXPECT_TRUE(std::equal(one->gradients(), one->gradients() + one->size(), other->gradients()));
 }
 
+TEST_P(Backends, ComeCloseToTheDefinitionsWithWinogradsConvolutions) {
+  std::unique_ptr<Model> model;
+  try {
+    model = std::make_unique<OddNetwork>(
+        *stream_,
+        ModelSettings{.backend = GetParam(), .capacity = 3, .init = Init::usual, .seed = 11, .math = Math::winograd});
+  } catch (const harness::UsageError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  run(*model, 3);
+  Reference reference(*model);
+  const double loss = reference.run(3);
+  EXPECT_NEAR(model->outcome().loss, loss, 1e-4 * loss);
+  EXPECT_LT(distance(*model, reference.gradients()), 1e-3);
+}
+
 // The thread sanitizer does not see how OpenMP's threads wait for each other.
 #ifndef __SANITIZE_THREAD__
 TEST_P(Backends, AgreeWithThemselvesOnTwoThreads) {
