@@ -17,6 +17,8 @@
 namespace allreduce {
 
 enum class Launch { eager, graph };
+// Who carries a copy between ranks: the one that receives it, or the one that sends it.
+enum class Direction { pull, push };
 
 // Where one all-reduce finds and leaves its vectors, one pointer a rank. In place `input` is empty.
 struct Buffers {
@@ -32,6 +34,10 @@ struct Problem {
   Launch launch = Launch::eager;
   // One or more sets of vectors; run k uses set k modulo their number, so that a batch of runs walks over fresh data.
   std::vector<Buffers> buffers;
+  Direction direction = Direction::pull;
+  // A chunk that is copied to scratch only to be reduced there is reduced straight from the peer's memory instead.
+  // Every rank must reach its peers' memory (Devices::route).
+  bool fused = false;
 };
 
 class Program {

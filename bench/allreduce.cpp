@@ -3,11 +3,13 @@
 // interleaved rounds on the same vectors.
 #include <unistd.h>
 
+#include <bit>
 #include <iostream>
 
 #include "allreduce/algorithms.hpp"
 #include "allreduce/check.hpp"
 #include "allreduce/engine.hpp"
+#include "allreduce/engines/nccl.hpp"
 #include "bench/main.hpp"
 #include "bench/schedules.hpp"
 #include "bench/session.hpp"
@@ -35,8 +37,8 @@ std::vector<harness::Option> table() {
       {.name = "engine",
        .kind = Kind::names,
        .default_text = "streams",
-       .help = "what runs it",
-       .allowed = {"streams", "simulated"}},
+       .help = "what runs it: our schedules on streams, NVIDIA's NCCL, or a simulation on a described machine",
+       .allowed = {"streams", "nccl", "simulated"}},
       {.name = "algorithm",
        .kind = Kind::names,
        .default_text = "all",
@@ -70,6 +72,21 @@ std::vector<harness::Option> table() {
        .default_text = "eager",
        .help = "issued op by op, or recorded once",
        .allowed = {"eager", "graph"}},
+      {.name = "nccl-algo",
+       .kind = Kind::names,
+       .default_text = "auto",
+       .help = "what NCCL does, each a row of its own; auto is its own choice",
+       .allowed = {"auto", "ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"}},
+      {.name = "direction",
+       .kind = Kind::names,
+       .default_text = "pull",
+       .help = "who carries a copy between ranks: the one that receives it, or the one that sends it",
+       .allowed = {"pull", "push"}},
+      {.name = "fused",
+       .kind = Kind::names,
+       .default_text = "off",
+       .help = "whether a rank reduces straight from its peers' memory, without a copy in between",
+       .allowed = {"on", "off"}},
       {.name = "pieces",
        .kind = Kind::integers,
        .default_text = "1",
@@ -147,12 +164,16 @@ class Bench {
         schedules_.build(schedules_.names()[0], shape_of(block, bench::ranks_of(options, block["device"])));
       }
     }
-    trials_ = harness::points({{"engine", bench::values(engines)},
-                               {"algorithm", bench::values(schedules_.names())},
-                               {"launch", bench::values(options.names("launch"))}});
+    for (const std::string& engine : engines) {
+      const auto trials = engine == "nccl" ? nccl_trials() : schedule_trials(engine);
+      trials_.insert(trials_.end(), trials.begin(), trials.end());
+    }
     bench::name_what_is_the_same(
         columns_, blocks_, {{"type", "dtype"}, {"redop", "op"}, {"placement", "placement"}, {"device", "device"}});
-    bench::name_what_is_the_same(columns_, trials_, {{"algorithm", "algorithm"}, {"launch", "launch"}});
+    bench::name_what_is_the_same(columns_, trials_, {{"launch", "launch"}});
+    if (engines == std::vector<std::string>{"streams"}) {
+      bench::name_what_is_the_same(columns_, trials_, {{"algorithm", "algorithm"}});
+    }
     columns_.only("count", "bytes / size of the type");
   }
 
@@ -164,10 +185,11 @@ class Bench {
       return 0;
     }
     if (options_.on("list")) {
-      for (json block : blocks_) {
+      for (const json& block : blocks_) {
         for (const json& trial : trials_) {
-          block.update(trial);
-          std::cout << block.dump() << '\n';
+          json point = block;
+          point.update(trial);
+          std::cout << point.dump() << '\n';
         }
       }
       if (simulated_) {
@@ -203,16 +225,41 @@ class Bench {
                  "between them\n";
   }
 
+  std::vector<json> schedule_trials(const std::string& engine) const {
+    return harness::points({{"engine", {engine}},
+                            {"algorithm", bench::values(schedules_.names())},
+                            {"launch", bench::values(options_.names("launch"))},
+                            {"direction", bench::values(options_.names("direction"))},
+                            {"fused", bench::values(options_.names("fused"))}});
+  }
+
+  std::vector<json> nccl_trials() const {
+    std::vector<json> trials;
+    for (const std::string& algo : options_.names("nccl-algo")) {
+      for (const std::string& launch : options_.names("launch")) {
+        trials.push_back({{"engine", "nccl"},
+                          {"algorithm", nullptr},
+                          {"launch", launch},
+                          {"direction", nullptr},
+                          {"fused", nullptr},
+                          {"nccl", {{"algo", algo}, {"version", allreduce::nccl_version()}}}});
+      }
+    }
+    return trials;
+  }
+
   std::vector<std::string> command_for(const json& point) const {
     std::vector<std::string> command = {"bench_allreduce"};
     if (!schedules_.file().empty()) command.push_back("--schedule=" + schedules_.file());
-    for (const std::string axis :
-         {"engine", "device", "algorithm", "bytes", "dtype", "op", "placement", "launch", "pieces"}) {
+    for (const std::string axis : {"engine", "device", "transport", "algorithm", "bytes", "dtype", "op", "placement",
+                                   "launch", "direction", "fused", "pieces"}) {
       if (axis == "algorithm" && !schedules_.file().empty()) continue;
       const json& value = point[axis];
+      if (value.is_null()) continue;
       command.push_back(std::string("--").append(axis).append("=").append(value.is_string() ? value.get<std::string>()
                                                                                             : value.dump()));
     }
+    if (point.contains("nccl")) command.push_back("--nccl-algo=" + point["nccl"]["algo"].get<std::string>());
     command.push_back("--seed=" + std::to_string(options_.integer("seed")));
     return command;
   }
@@ -220,6 +267,26 @@ class Bench {
   static allreduce::Shape shape_of(const json& block, int ranks) {
     return {ranks, block["pieces"],
             block["placement"] == "in_place" ? allreduce::Placement::in_place : allreduce::Placement::out_of_place};
+  }
+
+  // Why these devices cannot run a point.
+  std::optional<std::string> refuses(const json& point, const harness::Devices& devices) const {
+    if (point["engine"] == "nccl") {
+      if (const auto why = allreduce::nccl_refuses(devices)) return why;
+      const bool rounds = point["op"] == "avg" && !std::has_single_bit(static_cast<unsigned>(devices.size()));
+      if (!rounds || !options_.on("check")) return std::nullopt;
+      return "NCCL multiplies by 1/n before it adds, so an average over " + std::to_string(devices.size()) +
+             " ranks is rounded and has no exact answer; take --check=off";
+    }
+    if (point["fused"] != "on") return std::nullopt;
+    for (int reader = 0; reader < devices.size(); ++reader) {
+      for (int owner = 0; owner < devices.size(); ++owner) {
+        if (reader == owner || devices.route(reader, owner) != harness::Route::staged) continue;
+        return devices[reader].name() + " cannot read the memory of " + devices[owner].name() +
+               " directly, which --fused=on needs";
+      }
+    }
+    return std::nullopt;
   }
 
   void run_block(const json& block, harness::Devices& devices, bench::Session& session) {
@@ -239,6 +306,7 @@ class Bench {
       result.point["bytes"] = count * harness::size_of(dtype);
       result.point["ranks"] = devices.size();
       result.point["threads"] = devices.threads();
+      result.point["transport"] = options_.text("transport");
       result.point["topology"] = nullptr;
       if (!schedules_.file().empty()) result.point["schedule"] = schedules_.file();
       result.command = command_for(result.point);
@@ -246,19 +314,33 @@ class Bench {
     }
     allreduce::Vectors vectors(devices, pattern, count, shape.placement);
     for (Contender& contender : contenders) {
-      const std::string name = contender.result.point["algorithm"];
-      contender.busbw_is_link_speed = schedules_.busbw_is_link_speed(name);
-      contender.program = allreduce::prepare(
-          schedules_.build(name, shape),
-          {&devices,
-           count,
-           dtype,
-           op,
-           contender.result.point["launch"] == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager,
-           {vectors.buffers()}});
+      const json& point = contender.result.point;
+      if (const auto why = refuses(point, devices)) {
+        session.give_up(contender.row, harness::Status::refused, *why);
+        continue;
+      }
+      const allreduce::Problem problem{
+          &devices,
+          count,
+          dtype,
+          op,
+          point["launch"] == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager,
+          {vectors.buffers()},
+          point["direction"] == "push" ? allreduce::Direction::push : allreduce::Direction::pull,
+          point["fused"] == "on"};
+      if (point["engine"] == "nccl") {
+        const std::string algo = point["nccl"]["algo"];
+        contender.busbw_is_link_speed = algo == "ring";
+        contender.program = allreduce::prepare_nccl(problem, algo);
+      } else {
+        const std::string name = point["algorithm"];
+        contender.busbw_is_link_speed = schedules_.busbw_is_link_speed(name);
+        contender.program = allreduce::prepare(schedules_.build(name, shape), problem);
+      }
       check(contender, vectors);
       session.update(contender.row, contender.result);
     }
+    std::erase_if(contenders, [](const Contender& contender) { return contender.program == nullptr; });
 
     if (options_.text("mode") == "check") return;
     time(contenders, vectors, devices, session);
@@ -322,6 +404,14 @@ class Bench {
     result.metrics["bound_efficiency"] = nullptr;
   }
 
+  static std::string contender_of(const json& point) {
+    if (point.contains("nccl")) return "nccl " + point["nccl"]["algo"].get<std::string>();
+    std::string name = point["algorithm"];
+    if (point["direction"] == "push") name.append(" push");
+    if (point["fused"] == "on") name.append(" fused");
+    return name;
+  }
+
   void print(const harness::Result& result) const {
     const auto metric = [&](const char* name) { return bench::metric_of(result, name); };
     const json& point = result.point;
@@ -329,7 +419,7 @@ class Bench {
     const auto dtype = harness::parse_dtype(point["dtype"].get<std::string>());
     columns_.print_row(std::cout,
                        {std::to_string(bytes), std::to_string(bytes / harness::size_of(*dtype)), point["dtype"],
-                        point["op"], point["algorithm"], point["launch"], point["placement"], point["device"],
+                        point["op"], contender_of(point), point["launch"], point["placement"], point["device"],
                         harness::format_seconds(metric("seconds")), harness::format_bandwidth(metric("algbw")),
                         harness::format_bandwidth(metric("busbw")), harness::format_percent(metric("bound_efficiency")),
                         bench::wrong_of(result)},

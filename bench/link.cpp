@@ -281,9 +281,13 @@ class Bench {
                     {"bytes", bytes_},
                     {"latency_bytes", latency_bytes_},
                     {"threads", devices.threads()},
+                    {"transport", options_.text("transport")},
                     {"engine", "streams"},
                     {"topology", nullptr}};
-    result.command = {"bench_link", "--device=" + devices.text(), "--threads=" + std::to_string(devices.threads()),
+    result.command = {"bench_link",
+                      "--device=" + devices.text(),
+                      "--threads=" + std::to_string(devices.threads()),
+                      "--transport=" + options_.text("transport"),
                       "--bytes=" + std::to_string(latency_bytes_) + "," + std::to_string(bytes_),
                       "--seed=" + std::to_string(seed_)};
     return result;

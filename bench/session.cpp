@@ -16,6 +16,10 @@ harness::DeviceSettings device_settings(const harness::Options& options) {
   if (options.has("threads")) settings.threads = static_cast<int>(options.integer("threads"));
   const double timeout = options.seconds("timeout");
   settings.timeout_seconds = timeout > 0 ? timeout : for_ever;
+  const std::string& transport = options.text("transport");
+  settings.transport = transport == "peer"     ? harness::Transport::peer
+                       : transport == "staged" ? harness::Transport::staged
+                                               : harness::Transport::automatic;
   return settings;
 }
 
@@ -55,6 +59,7 @@ std::unique_ptr<harness::Devices> Session::open(const std::string& device_point)
     std::_Exit(1);
   };
   auto devices = harness::open_devices(device_point, settings);
+  emulated_ = devices->emulated();
   for (const auto& warning : devices->warnings()) progress_.message(program_ + ": " + warning);
   return devices;
 }
@@ -72,6 +77,7 @@ void Session::point(const std::string& name, const std::function<void()>& body) 
     give_up_point(harness::Status::skipped, "the host has no memory for this point");
   } catch (const harness::DeviceLost& error) {
     give_up_point(harness::Status::failed, error.what());
+    report_.write();
     throw;
   } catch (const harness::Error& error) {
     give_up_point(harness::Status::failed, error.what());
@@ -93,7 +99,17 @@ void Session::show(double fraction, const std::string& what) {
   progress_.show(static_cast<double>(points_begun_ - 1) + fraction, what);
 }
 
+std::size_t Session::add(harness::Result result) {
+  mark(result);
+  return report_.add(std::move(result));
+}
+
+void Session::mark(harness::Result& result) const {
+  if (emulated_ && result.nature == harness::Nature::measured) result.nature = harness::Nature::emulated;
+}
+
 void Session::update(std::size_t row, harness::Result result) {
+  mark(result);
   report_.update(row, std::move(result));
   report_.keep_up();
 }

@@ -37,7 +37,8 @@ class Session {
   void point(const std::string& name, const std::function<void()>& body);
 
   const std::vector<harness::Result>& results() const { return report_.results(); }
-  std::size_t add(harness::Result result) { return report_.add(std::move(result)); }
+  // On emulated devices what is measured there is emulated.
+  std::size_t add(harness::Result result);
   void update(std::size_t row, harness::Result result);  // and keeps the file up with it
   // Within a point: this part of it is done, and `what` is in the works.
   void show(double fraction, const std::string& what);
@@ -48,6 +49,7 @@ class Session {
   int finish();
 
  private:
+  void mark(harness::Result& result) const;
   void give_up_point(harness::Status status, const std::string& reason);
 
   const harness::Options& options_;
@@ -57,6 +59,7 @@ class Session {
   harness::Progress progress_;
   std::size_t points_begun_ = 0;
   std::size_t first_row_ = 0;  // of the point that is running
+  bool emulated_ = false;      // the devices that were opened last
 };
 
 }  // namespace bench

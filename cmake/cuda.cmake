@@ -7,6 +7,11 @@ foreach(feature CUDA NCCL CUDNN)
   set(RINGMARK_HAS_${feature} OFF)
 endforeach()
 
+# Sources that include CUDA's headers. The others compile alike with and without CUDA.
+function(uses_cuda)
+  set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -isystem ${CUDAToolkit_INCLUDE_DIRS})
+endfunction()
+
 function(lacks feature why)
   if(RINGMARK_${feature} STREQUAL ON)
     message(FATAL_ERROR "RINGMARK_${feature}=ON, but ${why}")

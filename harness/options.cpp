@@ -237,6 +237,12 @@ std::vector<Option> common_options() {
        .help = "threads of a CPU device; by default cores / devices",
        .minimum = 1,
        .maximum = 4096},
+      {.name = "transport",
+       .kind = Kind::choice,
+       .default_text = "auto",
+       .help =
+           "how GPUs reach each other: the best way there is, only without a stop in host memory, or always with it",
+       .allowed = {"auto", "peer", "staged"}},
       {.name = "output", .short_form = "J", .kind = Kind::text, .help = "the JSON file for the results"},
       {.name = "time-budget",
        .kind = Kind::seconds,

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "allreduce/engine.hpp"
+#include "allreduce/engines/steps.hpp"
 
 namespace allreduce {
 
@@ -17,8 +18,7 @@ class StreamsProgram : public Program {
       : schedule_(schedule), problem_(problem), element_bytes_(harness::size_of(problem.dtype)) {
     const Verdict verdict = require_fitting(schedule, problem);
     const int ranks = schedule.shape.ranks;
-    completing_.assign(schedule.ops.size(), false);
-    for (const OpId id : verdict.completing) completing_[id] = true;
+    steps_ = problem.fused ? fused_steps_of(schedule, verdict) : steps_of(schedule, verdict, problem.direction);
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
       widest_ = std::max(widest_, begin_of(chunk + 1) - begin_of(chunk));
     }
@@ -82,25 +82,22 @@ class StreamsProgram : public Program {
   int ranks() const { return schedule_.shape.ranks; }
   std::size_t begin_of(int chunk) const { return boundary(problem_.count, schedule_.chunks, chunk, element_bytes_); }
 
-  // Work is done where it writes: copies are pulled, reduces are local.
-  static Rank lane_of(const Op& op) { return op.to.rank; }
-
   // Which dependencies cross streams, without those that an earlier wait of the same stream already covers.
   void find_crossings() {
-    touches_.resize(schedule_.ops.size());
+    touches_.resize(steps_.size());
     touching_.resize(ranks());
-    waits_.resize(schedule_.ops.size());
-    awaited_.assign(schedule_.ops.size(), false);
-    std::map<std::pair<Rank, Rank>, OpId> covered;  // (who waits, for whom) -> up to which op
-    for (OpId id = 0; id < static_cast<OpId>(schedule_.ops.size()); ++id) {
-      const Op& op = schedule_.ops[id];
-      const Rank lane = lane_of(op);
-      for (const Rank rank : {op.from.rank, op.to.rank}) {
+    waits_.resize(steps_.size());
+    awaited_.assign(steps_.size(), false);
+    std::map<std::pair<Rank, Rank>, OpId> covered;  // (who waits, for whom) -> up to which step
+    for (OpId id = 0; id < static_cast<OpId>(steps_.size()); ++id) {
+      const Step& step = steps_[id];
+      const Rank lane = step.lane;
+      for (const Rank rank : {step.from.rank, step.to.rank}) {
         if (rank != lane && touching_[rank].insert(lane).second) touches_[id].push_back(rank);
       }
       std::map<Rank, OpId> latest;
-      for (const OpId before : op.after) {
-        const Rank other = lane_of(schedule_.ops[before]);
+      for (const OpId before : step.after) {
+        const Rank other = steps_[before].lane;
         if (other != lane) latest[other] = std::max(latest.contains(other) ? latest[other] : -1, before);
       }
       for (const auto& [other, before] : latest) {
@@ -113,39 +110,30 @@ class StreamsProgram : public Program {
     }
   }
 
-  struct Bytes {
-    std::size_t begin, size;
-  };
-  Bytes bytes_of(const Chunk& data) const {
-    const std::size_t begin = begin_of(data.first);
-    return {begin * element_bytes_, (begin_of(data.first + data.count) - begin) * element_bytes_};
-  }
-
-  // Gives the ops to the lanes by level, as they are sorted: first-in-first-out streams then never hold up a chunk
+  // Gives the steps to the lanes by level, as they are sorted: first-in-first-out streams then never hold up a chunk
   // behind one of a later level. `start`, where given: after which a rank's vector may be touched.
   void issue(const Buffers& buffers, std::span<const Event> start = {}) {
-    std::vector<Event> done(schedule_.ops.size());
-    for (OpId id = 0; id < static_cast<OpId>(schedule_.ops.size()); ++id) {
-      const Op& op = schedule_.ops[id];
-      harness::Stream& lane = *lanes_[lane_of(op)];
+    std::vector<Event> done(steps_.size());
+    for (OpId id = 0; id < static_cast<OpId>(steps_.size()); ++id) {
+      const Step& step = steps_[id];
+      harness::Stream& lane = *lanes_[step.lane];
       for (const Rank rank : touches_[id]) {
         if (!start.empty()) lane.wait(start[rank]);
       }
       for (const OpId before : waits_[id]) lane.wait(done[before]);
-      // Scratch knows its pieces by the end that lies in the vector.
-      const Bytes bytes = bytes_of(op.to.space == Space::scratch ? op.from : op.to);
+      const std::size_t begin = begin_of(step.first);
+      const std::size_t count = begin_of(step.first + step.count) - begin;
       const auto address = [&](const Chunk& chunk) -> const std::byte* {
-        if (chunk.space == Space::data) return buffers.data[chunk.rank] + bytes.begin;
-        if (chunk.space == Space::input) return buffers.input[chunk.rank] + bytes.begin;
+        if (chunk.space == Space::data) return buffers.data[chunk.rank] + begin * element_bytes_;
+        if (chunk.space == Space::input) return buffers.input[chunk.rank] + begin * element_bytes_;
         return scratch_[chunk.rank].data() + widest_ * element_bytes_ * chunk.first;
       };
-      auto* to = const_cast<std::byte*>(address(op.to));
-      if (op.kind == Kind::copy) {
-        lane.copy(address(op.from), to, bytes.size);
+      auto* to = const_cast<std::byte*>(address(step.to));
+      if (step.kind == Kind::copy) {
+        lane.copy(address(step.from), to, count * element_bytes_);
       } else {
-        const bool divides = problem_.op == harness::Op::avg && completing_[id];
-        lane.reduce(address(op.from), to, bytes.size / element_bytes_,
-                    {problem_.dtype, problem_.op, divides ? ranks() : 1});
+        const bool divides = problem_.op == harness::Op::avg && step.divides;
+        lane.reduce(address(step.from), to, count, {problem_.dtype, problem_.op, divides ? ranks() : 1});
       }
       if (awaited_[id]) done[id] = lane.record();
     }
@@ -166,10 +154,10 @@ class StreamsProgram : public Program {
   const Problem problem_;
   const std::size_t element_bytes_;
   std::size_t widest_ = 0;  // elements of the largest piece
-  std::vector<bool> completing_;
-  std::vector<std::vector<OpId>> waits_;    // of an op: those of other lanes that its lane must wait for
-  std::vector<bool> awaited_;               // some lane waits for this op
-  std::vector<std::vector<Rank>> touches_;  // of an op: other ranks, whose vectors its lane touches here first
+  std::vector<Step> steps_;
+  std::vector<std::vector<OpId>> waits_;    // of a step: those of other lanes that its lane must wait for
+  std::vector<bool> awaited_;               // some lane waits for this step
+  std::vector<std::vector<Rank>> touches_;  // of a step: other ranks, whose vectors its lane touches here first
   std::vector<std::set<Rank>> touching_;    // of a rank: the lanes of others that touch its vector
   std::vector<harness::Buffer> scratch_;
   std::vector<std::unique_ptr<harness::Stream>> lanes_;

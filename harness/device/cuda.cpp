@@ -18,6 +18,8 @@ namespace {
 constexpr int most_ranks_on_a_gpu = 64;
 constexpr std::size_t probe_bytes = (256 << 10) + 13;  // an odd tail, as real chunks have
 
+constexpr std::string_view emulated_model = "Emulated GPU";  // what a stand-in for the CUDA libraries calls its GPUs
+
 [[noreturn]] void refuse(std::string_view point, const std::string& why) {
   throw UsageError(std::string("--device=").append(point).append(": ").append(why));
 }
@@ -71,18 +73,15 @@ class CudaDevice : public Device {
 class CudaRecording : public Recording {
  public:
   CudaRecording(cudaGraph_t graph, CudaStream& anchor) : anchor_(anchor.get()) {
-    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
-    cudaGraphDestroy(graph);
-    check_cuda(status, "making a recorded graph executable");
+    cudaGraphExec_t executable = nullptr;
+    check_cuda(cudaGraphInstantiate(&executable, graph, 0), "making a recorded graph executable");
+    executable_ = Owned<cudaGraphExec_t, cudaGraphExecDestroy>(executable);
   }
-  CudaRecording(const CudaRecording&) = delete;
-  CudaRecording& operator=(const CudaRecording&) = delete;
-  ~CudaRecording() override { cudaGraphExecDestroy(executable_); }
-  void launch() override { check_cuda(cudaGraphLaunch(executable_, anchor_), "launching a recorded graph"); }
+  void launch() override { check_cuda(cudaGraphLaunch(executable_.get(), anchor_), "launching a recorded graph"); }
 
  private:
   cudaStream_t anchor_;
-  cudaGraphExec_t executable_ = nullptr;
+  Owned<cudaGraphExec_t, cudaGraphExecDestroy> executable_;
 };
 
 class CudaDevices : public Devices {
@@ -96,7 +95,11 @@ class CudaDevices : public Devices {
       if (shared) name += " rank " + std::to_string(devices_.size());
       devices_.emplace_back(gpu, std::move(name), context_);
       if (shared) oversubscribed_ = true;
-      if (!context_->blocks.contains(gpu)) context_->blocks[gpu] = blocks_of(gpu);
+      if (context_->blocks.contains(gpu)) continue;
+      context_->blocks[gpu] = blocks_of(gpu);
+      cudaDeviceProp properties{};
+      check_cuda(cudaGetDeviceProperties(&properties, gpu), "asking what GPU " + std::to_string(gpu) + " is");
+      if (properties.name == emulated_model) emulated_ = true;
     }
     for (const auto& [reader, blocks] : context_->blocks) {
       for (const auto& [owner, others] : context_->blocks) {
@@ -116,6 +119,7 @@ class CudaDevices : public Devices {
   Route route(int reader, int owner) const override {
     return context_->route(devices_.at(reader).gpu(), devices_.at(owner).gpu());
   }
+  bool emulated() const override { return emulated_; }
   std::vector<std::string> warnings() const override { return warnings_; }
 
   std::unique_ptr<Recording> record(Stream& anchor, const std::function<void()>& issue) override {
@@ -125,16 +129,18 @@ class CudaDevices : public Devices {
     // Relaxed: whoever issues may take memory meanwhile.
     check_cuda(cudaStreamBeginCapture(origin->get(), cudaStreamCaptureModeRelaxed), "beginning a recording");
     context_->recording = true;
-    cudaGraph_t graph = nullptr;
+    Owned<cudaGraph_t, cudaGraphDestroy> graph;
     const auto end = [&] {
       context_->recording = false;
-      return cudaStreamEndCapture(origin->get(), &graph);
+      cudaGraph_t made = nullptr;
+      const cudaError_t status = cudaStreamEndCapture(origin->get(), &made);
+      graph = Owned<cudaGraph_t, cudaGraphDestroy>(made);
+      return status;
     };
     try {
       issue();
     } catch (...) {
       end();
-      if (graph) cudaGraphDestroy(graph);
       cudaGetLastError();
       throw;
     }
@@ -144,7 +150,7 @@ class CudaDevices : public Devices {
       throw Error("a stream was not joined by the anchor of the recording");
     }
     check_cuda(status, "ending a recording");
-    return std::make_unique<CudaRecording>(graph, *origin);
+    return std::make_unique<CudaRecording>(graph.get(), *origin);
   }
 
   double seconds_between(const Event& begin, const Event& end) const override {
@@ -209,7 +215,7 @@ class CudaDevices : public Devices {
   }
 
   std::string text_;
-  bool oversubscribed_ = false;
+  bool oversubscribed_ = false, emulated_ = false;
   std::shared_ptr<CudaContext> context_ = std::make_shared<CudaContext>();
   mutable std::deque<CudaDevice> devices_;
   std::vector<std::string> warnings_;
@@ -249,10 +255,16 @@ std::vector<int> parse_gpus(std::string_view point, std::string_view list, int a
 
 }  // namespace
 
-int gpu_of(const Device& device) {
+std::optional<int> gpu_if_any(const Device& device) {
   const auto* cuda = dynamic_cast<const CudaDevice*>(&device);
-  if (!cuda) throw Error(device.name() + " is no GPU");
-  return cuda->gpu();
+  return cuda ? std::optional<int>(cuda->gpu()) : std::nullopt;
+}
+
+bool is_gpu(const Device& device) { return gpu_if_any(device).has_value(); }
+
+int gpu_of(const Device& device) {
+  if (const auto gpu = gpu_if_any(device)) return *gpu;
+  throw Error(device.name() + " is no GPU");
 }
 
 int count_gpus() {

@@ -14,6 +14,9 @@ namespace harness {
 // GPUs that can be used now: none where this build has no CUDA, and where there is no driver or no device.
 int count_gpus();
 
+// Whether work on this device is issued by the thread that calls, instead of run by a worker of the host.
+bool is_gpu(const Device& device);
+
 // The GPUs of a list as it stands behind "cuda:": "" is all of them, "0,2" two ranks, "0*8" eight ranks on one GPU.
 // `point` is the whole as it was written. Throws UsageError for a list that cannot be read, a GPU that is not there or
 // is named twice, where there is no GPU at all, or where peers must reach each other (Transport::peer) and do not;

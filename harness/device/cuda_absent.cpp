@@ -6,6 +6,8 @@ namespace harness {
 
 int count_gpus() { return 0; }
 
+bool is_gpu(const Device&) { return false; }
+
 std::unique_ptr<Devices> open_cuda_devices(std::string_view point, std::string_view, const DeviceSettings&) {
   throw UsageError(std::string("--device=")
                        .append(point)

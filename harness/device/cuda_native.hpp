@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <optional>
 #include <string>
 
 #include "harness/device/device.hpp"
@@ -20,5 +21,6 @@ void use_gpu(int gpu);
 // Both throw Error for a stream or a device of another kind.
 cudaStream_t native_stream(Stream& stream);
 int gpu_of(const Device& device);
+std::optional<int> gpu_if_any(const Device& device);
 
 }  // namespace harness

@@ -33,10 +33,19 @@ bool is_sticky(cudaError_t status) {
   }
 }
 
-cudaEvent_t make_event(unsigned flags) {
+OwnedEvent make_event(int gpu, unsigned flags = cudaEventDisableTiming) {
+  use_gpu(gpu);
   cudaEvent_t event = nullptr;
   check_cuda(cudaEventCreateWithFlags(&event, flags), "making an event");
-  return event;
+  return OwnedEvent(event);
+}
+
+OwnedStream make_stream(int gpu) {
+  use_gpu(gpu);
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+             "making a stream of GPU " + std::to_string(gpu));
+  return OwnedStream(stream);
 }
 
 }  // namespace
@@ -52,85 +61,53 @@ void check_cuda(cudaError_t status, const std::string& doing) {
 
 void use_gpu(int gpu) { check_cuda(cudaSetDevice(gpu), "choosing GPU " + std::to_string(gpu)); }
 
-EventPool::~EventPool() {
-  for (const auto& [kind, events] : free_) {
-    for (const cudaEvent_t event : events) cudaEventDestroy(event);
-  }
-}
-
-cudaEvent_t EventPool::take(int gpu, Timing timing) {
+OwnedEvent EventPool::take(int gpu, Timing timing) {
   auto& free = free_[{gpu, timing}];
-  if (free.empty()) {
-    use_gpu(gpu);
-    return make_event(timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming);
-  }
-  const cudaEvent_t event = free.back();
+  if (free.empty()) return make_event(gpu, timing == Timing::on ? cudaEventDefault : cudaEventDisableTiming);
+  OwnedEvent event = std::move(free.back());
   free.pop_back();
   return event;
 }
 
-Staging::Staging(cudaStream_t lane, int own, int other) : lane_(lane), own_(own), other_(other) {
-  use_gpu(other_);
-  check_cuda(cudaStreamCreateWithFlags(&helper_, cudaStreamNonBlocking), "making a stream");
-  joined_ = make_event(cudaEventDisableTiming);
-  use_gpu(own_);
-  forked_ = make_event(cudaEventDisableTiming);
+Staging::Staging(cudaStream_t lane, int own, int other, bool pulls)
+    : pulls_(pulls), lane_(lane), helper_(make_stream(other)), forked_(make_event(own)), joined_(make_event(other)) {
   void* memory = nullptr;
   check_cuda(cudaHostAlloc(&memory, 2 * half_bytes, cudaHostAllocPortable),
              "taking " + std::to_string(2 * half_bytes) + " bytes of pinned host memory");
-  halves_ = static_cast<std::byte*>(memory);
+  memory_ = Owned<void*, cudaFreeHost>(memory);
+  for (Half& half : halves_) {
+    half.filled = make_event(pulls ? other : own);
+    half.drained = make_event(pulls ? own : other);
+  }
 }
 
-Staging::~Staging() {
-  for (const cudaEvent_t event : {forked_, joined_, filled_[0], filled_[1], drained_[0], drained_[1]}) {
-    if (event) cudaEventDestroy(event);
-  }
-  if (helper_) cudaStreamDestroy(helper_);
-  if (halves_) cudaFreeHost(halves_);
-}
-
-void Staging::copy(const void* from, void* to, std::size_t bytes, bool pulls) {
-  const cudaStream_t first = pulls ? helper_ : lane_, second = pulls ? lane_ : helper_;
-  // An event belongs to the GPU of the stream that records it, and which one that is depends on the direction.
-  for (int half = 0; half < 2; ++half) {
-    if (filled_[half]) continue;
-    use_gpu(pulls ? other_ : own_);
-    filled_[half] = make_event(cudaEventDisableTiming);
-    use_gpu(pulls ? own_ : other_);
-    drained_[half] = make_event(cudaEventDisableTiming);
-  }
+void Staging::copy(const void* from, void* to, std::size_t bytes) {
+  const cudaStream_t first = pulls_ ? helper_.get() : lane_, second = pulls_ ? lane_ : helper_.get();
   const std::string doing = "copying between GPUs through the host";
-  check_cuda(cudaEventRecord(forked_, lane_), doing);
-  check_cuda(cudaStreamWaitEvent(helper_, forked_, 0), doing);
+  check_cuda(cudaEventRecord(forked_.get(), lane_), doing);
+  check_cuda(cudaStreamWaitEvent(helper_.get(), forked_.get(), 0), doing);
   for (std::size_t done = 0, piece = 0; done < bytes; done += half_bytes, ++piece) {
-    const std::size_t half = piece % 2, size = std::min(half_bytes, bytes - done);
-    std::byte* host = halves_ + half * half_bytes;
-    if (piece >= 2) check_cuda(cudaStreamWaitEvent(first, drained_[half], 0), doing);
+    const Half& half = halves_[piece % 2];
+    const std::size_t size = std::min(half_bytes, bytes - done);
+    std::byte* host = static_cast<std::byte*>(memory_.get()) + piece % 2 * half_bytes;
+    if (piece >= 2) check_cuda(cudaStreamWaitEvent(first, half.drained.get(), 0), doing);
     check_cuda(cudaMemcpyAsync(host, static_cast<const std::byte*>(from) + done, size, cudaMemcpyDeviceToHost, first),
                doing);
-    check_cuda(cudaEventRecord(filled_[half], first), doing);
-    check_cuda(cudaStreamWaitEvent(second, filled_[half], 0), doing);
+    check_cuda(cudaEventRecord(half.filled.get(), first), doing);
+    check_cuda(cudaStreamWaitEvent(second, half.filled.get(), 0), doing);
     check_cuda(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, host, size, cudaMemcpyHostToDevice, second), doing);
-    check_cuda(cudaEventRecord(drained_[half], second), doing);
+    check_cuda(cudaEventRecord(half.drained.get(), second), doing);
   }
-  check_cuda(cudaEventRecord(joined_, helper_), doing);
-  check_cuda(cudaStreamWaitEvent(lane_, joined_, 0), doing);
+  check_cuda(cudaEventRecord(joined_.get(), helper_.get()), doing);
+  check_cuda(cudaStreamWaitEvent(lane_, joined_.get(), 0), doing);
 }
 
 CudaStream::CudaStream(Device& device, int gpu, std::shared_ptr<CudaContext> context)
-    : device_(device), gpu_(gpu), context_(std::move(context)) {
-  use_gpu(gpu_);
-  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), device_.name() + ": making a stream");
-}
-
-CudaStream::~CudaStream() {
-  stagings_.clear();
-  cudaStreamDestroy(stream_);
-}
+    : device_(device), gpu_(gpu), context_(std::move(context)), stream_(make_stream(gpu)) {}
 
 bool CudaStream::is_recorded() const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check_cuda(cudaStreamIsCapturing(stream_, &status), device_.name() + ": asking for a recording");
+  check_cuda(cudaStreamIsCapturing(get(), &status), device_.name() + ": asking for a recording");
   return status == cudaStreamCaptureStatusActive;
 }
 
@@ -142,9 +119,9 @@ void CudaStream::require_recorded() const {
 }
 
 void CudaStream::staged(int other, const void* from, void* to, std::size_t bytes, bool pulls) {
-  auto& staging = stagings_[other * 2 + (pulls ? 1 : 0)];
-  if (!staging) staging = std::make_unique<Staging>(stream_, gpu_, other);
-  staging->copy(from, to, bytes, pulls);
+  auto& staging = stagings_[{other, pulls}];
+  if (!staging) staging = std::make_unique<Staging>(get(), gpu_, other, pulls);
+  staging->copy(from, to, bytes);
 }
 
 void CudaStream::copy(const void* from, void* to, std::size_t bytes) {
@@ -159,9 +136,9 @@ void CudaStream::copy(const void* from, void* to, std::size_t bytes) {
   const std::string doing = device_.name() + ": copying " + std::to_string(bytes) + " bytes";
   // A peer copy is refused while a graph is recorded; a copy by address means the same where peers can be reached.
   if (between_gpus && !context_->recording) {
-    check_cuda(cudaMemcpyPeerAsync(to, target, from, source, bytes, stream_), doing);
+    check_cuda(cudaMemcpyPeerAsync(to, target, from, source, bytes, get()), doing);
   } else {
-    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), doing);
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, get()), doing);
   }
 }
 
@@ -169,7 +146,7 @@ void CudaStream::reduce(const void* from, void* into, std::size_t count, const R
   if (count == 0) return;
   require_recorded();
   use_gpu(gpu_);
-  check_cuda(kernels::launch_reduce(from, into, count, reduction, context_->blocks.at(gpu_), stream_),
+  check_cuda(kernels::launch_reduce(from, into, count, reduction, context_->blocks.at(gpu_), get()),
              device_.name() + ": reducing " + std::to_string(count) + " elements");
 }
 
@@ -177,7 +154,7 @@ Event CudaStream::record(Timing timing) {
   require_recorded();
   if (context_->recording && timing == Timing::on) throw Error("a timed event cannot be part of a recording");
   auto state = std::make_shared<CudaEvent>(context_->events, gpu_, timing, this);
-  check_cuda(cudaEventRecord(state->get(), stream_), device_.name() + ": recording an event");
+  check_cuda(cudaEventRecord(state->get(), get()), device_.name() + ": recording an event");
   return {std::move(state), 0};
 }
 
@@ -185,7 +162,7 @@ void CudaStream::wait(const Event& event) {
   if (!event) return;
   const auto* state = dynamic_cast<const CudaEvent*>(event.state().get());
   if (!state) throw Error("a CUDA stream cannot wait for an event of another kind of device");
-  check_cuda(cudaStreamWaitEvent(stream_, state->get(), 0), device_.name() + ": waiting for an event");
+  check_cuda(cudaStreamWaitEvent(get(), state->get(), 0), device_.name() + ": waiting for an event");
   if (context_->recording && !is_recorded()) {
     throw Error("a stream that is being recorded cannot wait for an event from outside of the recording");
   }
@@ -194,7 +171,7 @@ void CudaStream::wait(const Event& event) {
 void CudaStream::sync() {
   const double begin = steady_seconds();
   while (true) {
-    const cudaError_t status = cudaStreamQuery(stream_);
+    const cudaError_t status = cudaStreamQuery(get());
     if (status == cudaSuccess) return;
     if (status != cudaErrorNotReady) check_cuda(status, device_.name() + ": waiting for its work");
     cudaGetLastError();  // "not ready" is kept there too, and the next launch would report it

@@ -8,12 +8,35 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/device/cuda_native.hpp"
 #include "harness/device/device.hpp"
 
 namespace harness {
+
+// A handle of CUDA's, destroyed with its owner.
+template <typename Handle, cudaError_t (*destroy)(Handle)>
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(Handle handle) : handle_(handle) {}
+  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Owned() {
+    if (handle_) destroy(handle_);
+  }
+  Handle get() const { return handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+using OwnedStream = Owned<cudaStream_t, cudaStreamDestroy>;
+using OwnedEvent = Owned<cudaEvent_t, cudaEventDestroy>;
 
 // Which GPU an address belongs to. Addresses are unique over all GPUs and the host, so one table knows them all.
 class GpuMemory {
@@ -40,15 +63,11 @@ class GpuMemory {
 // Events cost a call to make; those that nobody refers to any more are recorded again.
 class EventPool {
  public:
-  EventPool() = default;
-  EventPool(const EventPool&) = delete;
-  EventPool& operator=(const EventPool&) = delete;
-  ~EventPool();
-  cudaEvent_t take(int gpu, Timing timing);
-  void give_back(cudaEvent_t event, int gpu, Timing timing) { free_[{gpu, timing}].push_back(event); }
+  OwnedEvent take(int gpu, Timing timing);
+  void give_back(OwnedEvent event, int gpu, Timing timing) { free_[{gpu, timing}].push_back(std::move(event)); }
 
  private:
-  std::map<std::pair<int, Timing>, std::vector<cudaEvent_t>> free_;
+  std::map<std::pair<int, Timing>, std::vector<OwnedEvent>> free_;
 };
 
 struct CudaContext {
@@ -69,8 +88,8 @@ class CudaEvent : public Event::State {
       : pool_(std::move(pool)), gpu_(gpu), timing_(timing), stream_(stream), event_(pool_->take(gpu, timing)) {}
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
-  ~CudaEvent() override { pool_->give_back(event_, gpu_, timing_); }
-  cudaEvent_t get() const { return event_; }
+  ~CudaEvent() override { pool_->give_back(std::move(event_), gpu_, timing_); }
+  cudaEvent_t get() const { return event_.get(); }
   Timing timing() const { return timing_; }
   const Stream* stream() const { return stream_; }
 
@@ -79,7 +98,7 @@ class CudaEvent : public Event::State {
   int gpu_;
   Timing timing_;
   const Stream* stream_;
-  cudaEvent_t event_;
+  OwnedEvent event_;
 };
 
 // A copy between two GPUs by way of host memory: one stream on either GPU, and two pinned halves between them, so that
@@ -87,26 +106,25 @@ class CudaEvent : public Event::State {
 class Staging {
  public:
   // `lane` is the stream that the copy is ordered in, of GPU `own`; the other end is GPU `other`.
-  Staging(cudaStream_t lane, int own, int other);
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
-  ~Staging();
-  void copy(const void* from, void* to, std::size_t bytes, bool pulls);
+  // It pulls from there, or pushes.
+  Staging(cudaStream_t lane, int own, int other, bool pulls);
+  void copy(const void* from, void* to, std::size_t bytes);
 
  private:
-  cudaStream_t lane_, helper_ = nullptr;
-  int own_, other_;
-  std::byte* halves_ = nullptr;
-  cudaEvent_t forked_ = nullptr, joined_ = nullptr;
-  std::array<cudaEvent_t, 2> filled_{}, drained_{};
+  struct Half {
+    OwnedEvent filled, drained;
+  };
+  bool pulls_;
+  cudaStream_t lane_;
+  OwnedStream helper_;
+  Owned<void*, cudaFreeHost> memory_;
+  OwnedEvent forked_, joined_;
+  std::array<Half, 2> halves_;
 };
 
 class CudaStream : public Stream {
  public:
   CudaStream(Device& device, int gpu, std::shared_ptr<CudaContext> context);
-  CudaStream(const CudaStream&) = delete;
-  CudaStream& operator=(const CudaStream&) = delete;
-  ~CudaStream() override;
 
   void copy(const void* from, void* to, std::size_t bytes) override;
   void reduce(const void* from, void* into, std::size_t count, const Reduction& reduction) override;
@@ -115,7 +133,7 @@ class CudaStream : public Stream {
   void sync() override;
   Device& device() const override { return device_; }
 
-  cudaStream_t get() const { return stream_; }
+  cudaStream_t get() const { return stream_.get(); }
   const CudaContext& context() const { return *context_; }
 
  private:
@@ -126,8 +144,8 @@ class CudaStream : public Stream {
   Device& device_;
   const int gpu_;
   std::shared_ptr<CudaContext> context_;
-  cudaStream_t stream_ = nullptr;
-  std::map<int, std::unique_ptr<Staging>> stagings_;  // by the other GPU
+  OwnedStream stream_;
+  std::map<std::pair<int, bool>, std::unique_ptr<Staging>> stagings_;  // by the other GPU, and whether it pulls
 };
 
 }  // namespace harness

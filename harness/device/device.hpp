@@ -127,6 +127,8 @@ class Devices {
   // How rank `reader` reaches the memory of rank `owner`. Unless it is staged, a reduce of the reader may take its
   // `from` there.
   virtual Route route(int /*reader*/, int /*owner*/) const { return Route::shared; }
+  // True of devices that only pretend to be what they are, as tests make them: their times are worth nothing.
+  virtual bool emulated() const { return false; }
   // What was found wrong with these devices and worked around; one line each.
   virtual std::vector<std::string> warnings() const { return {}; }
   // Seconds from one timed event to another, both passed, both recorded on the same stream.

@@ -75,7 +75,6 @@ __global__ void reduce(const Stored* from, Stored* into, std::size_t count, std:
   for (std::size_t i = begin; i < packs; i += stride) {
     const Pack<Stored> source = from_packs[i];
     Pack<Stored> target = into_packs[i];
-#pragma unroll
     for (int k = 0; k < width; ++k)
       target.element[k] = reduced<Stored, op>(target.element[k], source.element[k], divisor);
     into_packs[i] = target;

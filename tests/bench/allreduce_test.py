@@ -71,7 +71,7 @@ class BadInput(BenchCase):
     CASES = [
         "--bytes=4K:1K:x2", "--bytes=1K:4K:x1", "--bytes=0:4K:x2", "--bytes=-1", "--bytes=", "--bytes=1Q",
         "--algorithm=rings", "--algorithm=ring,ring", "--dtype=f8", "--op=mean", "--launch=lazy", "--pieces=0",
-        "--device=cpu:0", "--device=cpu:x", "--device=tpu:1", "--device=cpu:2,cpu:2", "--device=,", "--device=2", "--device=cuda:", "--device=cuda:x", "--device=cuda:999",
+        "--device=cpu:0", "--device=cpu:x", "--device=tpu:1", "--device=cpu:2,cpu:2", "--device=,", "--device=2", "--direction=up", "--fused=maybe", "--transport=air", "--nccl-algo=rings", "--device=cuda:", "--device=cuda:x", "--device=cuda:999",
         "--engine=magic", "--placement=there", "--mode=guess", "--threads=0", "--iterations=0", "--iterations=x",
         "--seed=x", "--time-budget=fast", "--timeout=-1s", "--cache=hot", "--cache=cold", "--check=perhaps", "--warmup=-1", "--bogus=1",
         "--output=/no/such/folder/result.json", "--output=/", "extra", "--benchmark_filter=x",

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allreduce/engines/nccl.hpp"
+
+#include <nccl.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "harness/device/cuda_native.hpp"
+
+namespace allreduce {
+
+namespace {
+
+using harness::Event;
+
+void check_nccl(ncclResult_t status, const std::string& doing) {
+  if (status == ncclSuccess) return;
+  throw harness::Error(doing + ": NCCL: " + ncclGetErrorString(status));
+}
+
+ncclDataType_t type_of(harness::Dtype dtype) {
+  switch (dtype) {
+    case harness::Dtype::f32: return ncclFloat32;
+    case harness::Dtype::f64: return ncclFloat64;
+    case harness::Dtype::f16: return ncclFloat16;
+    case harness::Dtype::bf16: return ncclBfloat16;
+    case harness::Dtype::i32: return ncclInt32;
+  }
+  return ncclFloat32;
+}
+
+ncclRedOp_t op_of(harness::Op op) {
+  switch (op) {
+    case harness::Op::sum: return ncclSum;
+    case harness::Op::avg: return ncclAvg;
+    case harness::Op::min: return ncclMin;
+    case harness::Op::max: return ncclMax;
+    case harness::Op::prod: return ncclProd;
+  }
+  return ncclSum;
+}
+
+// A variable of the environment that NCCL reads while a communicator is made, set for as long as this lives.
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+  ~Setting() {
+    if (before_) {
+      setenv(name_, before_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+class Communicators {
+ public:
+  Communicators(const std::vector<int>& gpus, const std::string& algorithm) : each_(gpus.size()) {
+    std::optional<Setting> setting;
+    if (algorithm != "auto") setting.emplace("NCCL_ALGO", algorithm);
+    check_nccl(ncclCommInitAll(each_.data(), static_cast<int>(gpus.size()), gpus.data()),
+               "making a communicator of " + std::to_string(gpus.size()) + " GPUs");
+  }
+  Communicators(const Communicators&) = delete;
+  Communicators& operator=(const Communicators&) = delete;
+  ~Communicators() {
+    for (const ncclComm_t communicator : each_) ncclCommDestroy(communicator);
+  }
+  ncclComm_t operator[](Rank rank) const { return each_[rank]; }
+
+ private:
+  std::vector<ncclComm_t> each_;
+};
+
+std::vector<int> gpus_of(const harness::Devices& devices) {
+  std::vector<int> gpus;
+  for (Rank rank = 0; rank < devices.size(); ++rank) gpus.push_back(harness::gpu_of(devices[rank]));
+  return gpus;
+}
+
+class NcclProgram : public Program {
+ public:
+  NcclProgram(const Problem& problem, const std::string& algorithm)
+      : problem_(problem), communicators_(gpus_of(*problem.devices), algorithm) {
+    for (Rank rank = 0; rank < ranks(); ++rank) lanes_.push_back((*problem.devices)[rank].make_stream());
+    if (problem.launch != Launch::graph) return;
+    for (const Buffers& set : problem.buffers) {
+      recordings_.push_back(problem.devices->record(*lanes_[0], [&] {
+        const Event fork = lanes_[0]->record();
+        for (Rank rank = 1; rank < ranks(); ++rank) lanes_[rank]->wait(fork);
+        issue(set);
+        for (Rank rank = 1; rank < ranks(); ++rank) lanes_[0]->wait(lanes_[rank]->record());
+      }));
+    }
+  }
+
+  ~NcclProgram() override {
+    try {
+      sync();
+    } catch (const std::exception&) {  // told by the sync of whoever cared
+    }
+  }
+
+  std::vector<Event> enqueue(std::span<const Event> ready) override {
+    const std::size_t set = next_set_++ % problem_.buffers.size();
+    std::vector<Event> ended(lanes_.size());
+    if (!recordings_.empty()) {
+      for (const Event& event : ready) lanes_[0]->wait(event);
+      recordings_[set]->launch();
+      ended.assign(lanes_.size(), lanes_[0]->record());
+      return ended;
+    }
+    for (Rank rank = 0; rank < ranks() && !ready.empty(); ++rank) lanes_[rank]->wait(ready[rank]);
+    issue(problem_.buffers[set]);
+    for (Rank rank = 0; rank < ranks(); ++rank) ended[rank] = lanes_[rank]->record();
+    return ended;
+  }
+
+  double time(int runs) override {
+    next_set_ = 0;
+    const Event begin = lanes_[0]->record(harness::Timing::on);
+    for (Rank rank = 1; rank < ranks(); ++rank) lanes_[rank]->wait(begin);
+    std::vector<Event> ended;
+    for (int run = 0; run < runs; ++run) ended = enqueue({});
+    for (const Event& event : ended) lanes_[0]->wait(event);
+    const Event end = lanes_[0]->record(harness::Timing::on);
+    sync();
+    return problem_.devices->seconds_between(begin, end) / runs;
+  }
+
+  void sync() override {
+    for (const auto& lane : lanes_) lane->sync();
+    for (Rank rank = 0; rank < ranks(); ++rank) {
+      ncclResult_t status = ncclSuccess;
+      check_nccl(ncclCommGetAsyncError(communicators_[rank], &status), "asking rank " + std::to_string(rank));
+      check_nccl(status, "all-reduce on rank " + std::to_string(rank));
+    }
+  }
+
+ private:
+  int ranks() const { return problem_.devices->size(); }
+
+  void issue(const Buffers& buffers) {
+    check_nccl(ncclGroupStart(), "beginning a group");
+    ncclResult_t status = ncclSuccess;
+    for (Rank rank = 0; rank < ranks() && status == ncclSuccess; ++rank) {
+      const std::byte* from = buffers.input.empty() ? buffers.data[rank] : buffers.input[rank];
+      status = ncclAllReduce(from, buffers.data[rank], problem_.count, type_of(problem_.dtype), op_of(problem_.op),
+                             communicators_[rank], harness::native_stream(*lanes_[rank]));
+    }
+    const ncclResult_t ended = ncclGroupEnd();  // also after a failure, or the group stays open
+    check_nccl(status, "all-reduce of " + std::to_string(problem_.count) + " elements");
+    check_nccl(ended, "all-reduce of " + std::to_string(problem_.count) + " elements");
+  }
+
+  const Problem problem_;
+  Communicators communicators_;
+  std::vector<std::unique_ptr<harness::Stream>> lanes_;
+  std::vector<std::unique_ptr<harness::Recording>> recordings_;
+  std::size_t next_set_ = 0;
+};
+
+}  // namespace
+
+std::optional<std::string> nccl_refuses(const harness::Devices& devices) {
+  std::vector<int> gpus;
+  for (Rank rank = 0; rank < devices.size(); ++rank) {
+    const std::optional<int> gpu = harness::gpu_if_any(devices[rank]);
+    if (!gpu) return "NCCL takes GPUs only, and " + devices[rank].name() + " is none";
+    for (const int other : gpus) {
+      if (other == *gpu) return "NCCL takes one rank per GPU, and several are on GPU " + std::to_string(other);
+    }
+    gpus.push_back(*gpu);
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<Program> prepare_nccl(const Problem& problem, const std::string& algorithm) {
+  return std::make_unique<NcclProgram>(problem, algorithm);
+}
+
+std::string nccl_version() {
+  int version = 0;
+  if (ncclGetVersion(&version) != ncclSuccess) return "";
+  return std::to_string(version / 10000) + '.' + std::to_string(version % 10000 / 100) + '.' +
+         std::to_string(version % 100);
+}
+
+}  // namespace allreduce

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's own collectives (https://docs.nvidia.com/deeplearning/nccl/) as a contender: one process, a communicator for
+// all GPUs of a point, one call a rank inside a group. It has no schedule; what it does is NCCL's affair.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "allreduce/engine.hpp"
+
+namespace allreduce {
+
+// Why NCCL cannot take these devices; nothing when it can. Also says when this build has no NCCL.
+std::optional<std::string> nccl_refuses(const harness::Devices& devices);
+
+// `algorithm` is a value of NCCL_ALGO (ring, tree, nvls, ...) for this program's communicator, or "auto" for NCCL's own
+// choice. Throws Error with NCCL's words when it fails.
+std::unique_ptr<Program> prepare_nccl(const Problem& problem, const std::string& algorithm);
+
+// Of the library that was loaded, "2.28.9"; empty in a build without NCCL.
+std::string nccl_version();
+
+}  // namespace allreduce

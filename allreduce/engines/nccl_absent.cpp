@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands in for nccl.cpp in a build without NCCL.
+#include "allreduce/engines/nccl.hpp"
+
+namespace allreduce {
+
+std::optional<std::string> nccl_refuses(const harness::Devices&) {
+  return "this build has no NCCL; build with 'cmake --preset cuda' where the CUDA toolkit and NCCL are";
+}
+
+std::unique_ptr<Program> prepare_nccl(const Problem& problem, const std::string&) {
+  throw harness::Error(*nccl_refuses(*problem.devices));
+}
+
+std::string nccl_version() { return ""; }
+
+}  // namespace allreduce

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benches as a user of a GPU machine meets them, on the fake one: the very binaries of the build, with the fake
+CUDA libraries first in the loader's path."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import jsonschema
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bench"))
+from bench_case import ROOT, BenchCase
+
+
+class FakeCase(BenchCase):
+    def on_machine(self, **settings):
+        return mock.patch.dict(os.environ, {f"FAKE_CUDA_{name}": str(value) for name, value in settings.items()})
+
+
+class Allreduce(FakeCase):
+    binary = "bench_allreduce"
+
+    def test_all_gpus_are_taken_and_every_row_is_exact_and_emulated(self):
+        with self.on_machine(GPUS=4):
+            report = self.report("--bytes=0,4,1000,70000", "--mode=check", "--dtype=f32,bf16", "--op=sum,avg",
+                                 "--launch=eager,graph", "--placement=in_place,out_of_place", "--direction=pull,push",
+                                 "--fused=on,off")
+        for row in report["results"]:
+            self.assertEqual((row["status"], row["check"], row["nature"]), ("ok", "exact", "emulated"), row["point"])
+            self.assertEqual((row["point"]["device"], row["point"]["ranks"]), ("cuda", 4))
+        machine = report["run"]["machine"]
+        self.assertEqual([device["name"] for device in machine["devices"]], [f"cuda:{gpu}" for gpu in range(4)])
+        self.assertEqual(len(machine["links"]), 12)
+
+    def test_points_of_some_gpus_and_of_one_that_is_shared(self):
+        rows = self.results("--device=cuda:0,2,cuda:0*8,cpu:2", "--bytes=1K", "--iterations=2", "--algorithm=ring")
+        self.assertEqual([(row["point"]["ranks"], row["oversubscribed"], row["nature"]) for row in rows],
+                         [(2, False, "emulated"), (8, True, "emulated"), (2, rows[2]["oversubscribed"], "measured")])
+
+    def test_fused_is_refused_with_a_reason_where_peers_cannot_be_read(self):
+        with self.on_machine(PEERS="0-1"):
+            rows = self.results("--device=cuda:0,2", "--bytes=1K", "--mode=check", "--algorithm=ring",
+                                "--fused=on,off")
+        self.assertEqual([row["status"] for row in rows], ["refused", "ok"])
+        self.assertIn("cuda:2", rows[0]["reason"])
+
+    def test_a_transport_that_is_not_there_is_one_line(self):
+        with self.on_machine(PEERS="none"):
+            done = self.run_bench("--device=cuda:0,1", "--transport=peer")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        self.assertIn("--transport=peer", done.stderr)
+        (row,) = self.results("--device=cuda:0,1", "--transport=staged", "--bytes=3M", "--mode=check",
+                              "--algorithm=ring")
+        self.assertEqual((row["check"], row["point"]["transport"]), ("exact", "staged"))
+
+    def test_a_size_that_does_not_fit_is_skipped_with_the_bytes_and_the_rest_goes_on(self):
+        with self.on_machine(MEMORY=1 << 20):
+            rows = self.results("--device=cuda:0,1", "--bytes=4M,64K", "--mode=check", "--algorithm=ring")
+        self.assertEqual([row["status"] for row in rows], ["skipped", "ok"])
+        self.assertIn("4194304 are needed", rows[0]["reason"])
+
+    def test_a_pair_that_corrupts_is_staged_with_a_warning(self):
+        with self.on_machine(CORRUPT="0>1"):
+            done = self.run_bench("--device=cuda:0,1", "--bytes=1K", "--mode=check")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("arrives wrong", done.stderr)
+
+    def fails(self, *options):
+        """A run that must end with status 1, a line about it, and a valid report."""
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "result.json"
+            done = self.run_bench(f"--output={output}", *options)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            report = json.loads(output.read_text())
+        jsonschema.validate(report, json.loads((ROOT / "results/schema.json").read_text()))
+        return report, done.stderr
+
+    def test_a_lost_device_ends_the_run_after_its_report_is_written(self):
+        with self.on_machine(FAIL="cudaLaunchKernel:3:700"):
+            report, said = self.fails("--device=cuda:0,1", "--bytes=1K,2K", "--mode=check", "--algorithm=ring")
+        self.assertFalse(report["run"]["complete"])
+        self.assertEqual([row["status"] for row in report["results"]], ["failed"])
+        self.assertIn("cudaErrorIllegalAddress", said)
+
+    def test_a_failed_call_fails_its_point_alone(self):
+        with self.on_machine(FAIL="cudaLaunchKernel:3:999"):
+            report, _ = self.fails("--device=cuda:0,1", "--bytes=1K,2K", "--mode=check", "--algorithm=ring")
+        self.assertEqual([row["status"] for row in report["results"]], ["failed", "ok"])
+
+    def test_a_copy_that_never_ends_times_out_and_the_report_says_so(self):
+        with self.on_machine(HANG=14):
+            report, said = self.fails("--device=cuda:0,1", "--bytes=1K", "--mode=check", "--algorithm=ring",
+                                      "--timeout=0.3s")
+        self.assertEqual(report["results"][-1]["status"], "timed_out")
+        self.assertIn("within 0.3", said)
+
+
+class Nccl(FakeCase):
+    binary = "bench_allreduce"
+
+    @classmethod
+    def setUpClass(cls):
+        probe = subprocess.run([pathlib.Path(os.environ["RINGMARK_BIN"]) / cls.binary, "--engine=nccl",
+                                "--device=cpu:1", "--bytes=4", "--mode=check", "--quiet"], capture_output=True,
+                               text=True, check=False)
+        if "has no NCCL" in probe.stderr:
+            raise unittest.SkipTest("this build has no NCCL")
+
+    def test_each_of_its_algorithms_is_a_row_beside_ours_exact_for_every_dtype_and_op(self):
+        rows = self.results("--device=cuda:0,1,2,3", "--engine=streams,nccl", "--algorithm=ring", "--bytes=0,4,7000",
+                            "--nccl-algo=auto,ring,tree", "--launch=eager,graph", "--mode=check",
+                            "--dtype=f32,f64,f16,bf16,i32", "--op=sum,avg,min,max,prod",
+                            "--placement=in_place,out_of_place")
+        self.assertEqual(len(rows), 3 * 5 * 5 * 2 * (2 + 6))
+        for row in rows:
+            self.assertEqual((row["status"], row["check"]), ("ok", "exact"), row["point"])
+        theirs = [row["point"] for row in rows if row["point"]["engine"] == "nccl"]
+        self.assertEqual({point["nccl"]["algo"] for point in theirs}, {"auto", "ring", "tree"})
+        self.assertTrue(all(point["algorithm"] is None and point["nccl"]["version"] for point in theirs))
+
+    def test_an_average_over_three_has_no_exact_answer_and_is_refused(self):
+        rows = self.results("--device=cuda:0,1,2", "--engine=nccl", "--bytes=4K", "--mode=check", "--op=avg,sum")
+        self.assertEqual([row["status"] for row in rows], ["refused", "ok"])
+
+    def test_is_timed_in_the_same_rounds_and_its_command_repeats_it(self):
+        rows = self.results("--device=cuda:0,1", "--engine=streams,nccl", "--algorithm=ring", "--bytes=1K",
+                            "--iterations=3", "--nccl-algo=ring")
+        self.assertEqual([len(row["samples"]) for row in rows], [3, 3])
+        (again,) = self.results("--mode=check", *rows[1]["command"][1:])
+        self.assertEqual(again["point"], rows[1]["point"])
+
+    def test_refuses_ranks_on_one_gpu_and_what_is_no_gpu(self):
+        rows = self.results("--device=cuda:0*2,cpu:2", "--engine=nccl", "--bytes=1K", "--mode=check")
+        self.assertEqual([row["status"] for row in rows], ["refused", "refused"])
+        self.assertIn("one rank per GPU", rows[0]["reason"])
+        self.assertIn("GPUs only", rows[1]["reason"])
+
+    def test_its_failure_is_a_failed_point_with_its_words(self):
+        for call in ("ncclCommInitAll", "ncclAllReduce", "ncclCommGetAsyncError"):
+            with self.on_machine(FAIL=f"{call}:1:999"):
+                done = self.run_bench("--device=cuda:0,1", "--engine=nccl", "--bytes=1K", "--mode=check")
+            self.assertEqual(done.returncode, 1, call)
+            self.assertIn("NCCL: failure", done.stderr)
+
+
+class Link(FakeCase):
+    binary = "bench_link"
+
+    def test_every_pair_is_checked_and_says_whether_it_has_peer_access(self):
+        with self.on_machine(GPUS=3, PEERS="0-1"):
+            rows = self.results("--bytes=4,3M", "--iterations=2")
+        self.assertEqual([row["metrics"]["peer_access"] for row in rows], [True, False, True, False, False, False])
+        self.assertTrue(all(row["metrics"]["checked"] and row["nature"] == "emulated" for row in rows))
+
+
+if __name__ == "__main__":
+    unittest.main()

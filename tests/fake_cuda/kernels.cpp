@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The project's own kernels, the same source compiled for the host, each found by the mangled name that nvcc registers.
+// A launch runs its threads one after the other.
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "tests/fake_cuda/host_kernel.hpp"
+//
+#include "harness/device/kernels.cuh"
+#include "tests/fake_cuda/machine.hpp"
+
+thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;
+
+namespace fake {
+
+namespace {
+
+using Body = std::function<void(const Launch&)>;
+using Bind = std::function<Body(void**)>;
+
+template <typename... Arguments>
+Body run_threads(void (*kernel)(Arguments...), std::tuple<Arguments...> arguments) {
+  return [=](const Launch& launch) {
+    gridDim = launch.grid;
+    blockDim = launch.block;
+    for (blockIdx = {0, 0, 0}; blockIdx.x < launch.grid.x; ++blockIdx.x) {
+      for (threadIdx = {0, 0, 0}; threadIdx.x < launch.block.x; ++threadIdx.x) std::apply(kernel, arguments);
+    }
+  };
+}
+
+template <typename... Arguments, std::size_t... index>
+std::tuple<Arguments...> arguments_of(void (*)(Arguments...), void** values, std::index_sequence<index...>) {
+  return {*static_cast<Arguments*>(values[index])...};
+}
+
+// `touches` gives what a launch accesses, from its arguments.
+template <typename... Arguments, typename Touches>
+std::pair<std::string, Bind> row(void (*kernel)(Arguments...), Touches touches) {
+  Dl_info symbol{};
+  if (dladdr(reinterpret_cast<void*>(kernel), &symbol) == 0 || !symbol.dli_sname) misuse("a kernel has no name");
+  return {symbol.dli_sname, [=, name = std::string(symbol.dli_sname)](void** values) -> Body {
+            const auto arguments = arguments_of(kernel, values, std::index_sequence_for<Arguments...>());
+            return [=, body = run_threads(kernel, arguments)](const Launch& launch) {
+              for (const Access& access : std::apply(touches, arguments)) {
+                Machine::instance().require_reach(launch.gpu, access, "the kernel " + name);
+              }
+              body(launch);
+            };
+          }};
+}
+
+template <typename Stored, harness::Op op>
+std::pair<std::string, Bind> reduce_row() {
+  return row(harness::kernels::reduce<Stored, op>,
+             [](const Stored* from, Stored* into, std::size_t count, std::size_t, int) {
+               return std::vector<Access>{{from, count * sizeof(Stored)}, {into, count * sizeof(Stored)}};
+             });
+}
+
+template <typename Stored>
+void add_reduces(std::unordered_map<std::string, Bind>& table) {
+  table.insert({reduce_row<Stored, harness::Op::sum>(), reduce_row<Stored, harness::Op::min>(),
+                reduce_row<Stored, harness::Op::max>(), reduce_row<Stored, harness::Op::prod>()});
+}
+
+std::unordered_map<std::string, Bind> make_table() {
+  std::unordered_map<std::string, Bind> table;
+  add_reduces<float>(table);
+  add_reduces<double>(table);
+  add_reduces<__half>(table);
+  add_reduces<__nv_bfloat16>(table);
+  add_reduces<std::int32_t>(table);
+  return table;
+}
+
+}  // namespace
+
+std::optional<Body> bind_kernel(const std::string& name, void** arguments) {
+  static const std::unordered_map<std::string, Bind> table = make_table();
+  const auto found = table.find(name);
+  if (found == table.end()) return std::nullopt;
+  return found->second(arguments);
+}
+
+}  // namespace fake
