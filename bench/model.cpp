@@ -93,13 +93,13 @@ class Contender {
   }
   // At a rate of 0: what it costs does not depend on it, and the parameters stay.
   double update(int runs) {
-    return time(runs, [this] { replicas_.update(0); });
+    return time(runs, [this] { replicas_.update({.lr = 0}); });
   }
   double step(int runs) {
     return time(runs, [this] {
       replicas_.forward();
       replicas_.backward();
-      replicas_.update(0);
+      replicas_.update({.lr = 0});
     });
   }
 

@@ -5,49 +5,120 @@
 #include <cstring>
 #include <numeric>
 
+#include "harness/clock.hpp"
+#include "harness/device/cpu.hpp"
 #include "models/sha256.hpp"
 
 namespace bench {
 
-Replicas::Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings)
-    : devices_(devices), shards_(devices.size(), 0), capacity_(settings.capacity) {
+Replicas::Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings,
+                   const Conditions& conditions)
+    : devices_(devices),
+      conditions_(conditions),
+      shards_(devices.size(), 0),
+      part_(devices.size(), 0),
+      capacity_(settings.capacity) {
   settings.threads = devices.threads();
   for (int rank = 0; rank < ranks(); ++rank) {
     streams_.push_back(devices[rank].make_stream());
     models_.push_back(models::make_model(model, *streams_.back(), settings));
+    if (!accumulates()) continue;
+    const std::size_t images = capacity_ * conditions.accumulate;
+    inbox_images_.push_back(devices[rank].allocate(images * models_.back()->input().size() * sizeof(float)));
+    inbox_labels_.push_back(devices[rank].allocate(images));
+    earlier_gradients_.push_back(devices[rank].allocate(size() * sizeof(float)));
   }
 }
 
 std::size_t Replicas::images() const { return std::accumulate(shards_.begin(), shards_.end(), std::size_t{0}); }
 
-void Replicas::load(int rank, const models::Dataset& data, const std::function<std::size_t(std::size_t)>& image_of,
-                    std::size_t count) const {
-  std::vector<float> images(count * data.image_size);
-  std::vector<std::uint8_t> labels(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    data.load(image_of(i), images.data() + i * data.image_size, labels.data() + i);
+void copy_images(const models::Dataset& data, std::span<const std::size_t> images, harness::Stream& stream, float* to,
+                 std::uint8_t* labels) {
+  std::vector<float> pixels(images.size() * data.image_size);
+  std::vector<std::uint8_t> classes(images.size());
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    data.load(images[i], pixels.data() + i * data.image_size, classes.data() + i);
   }
-  stream(rank).copy(images.data(), model(rank).images(), images.size() * sizeof(float));
-  stream(rank).copy(labels.data(), model(rank).labels(), labels.size());
-  stream(rank).sync();
+  stream.copy(pixels.data(), to, pixels.size() * sizeof(float));
+  stream.copy(classes.data(), labels, classes.size());
+  stream.sync();
+}
+
+void Replicas::deal(const Batch& batch) {
+  std::transform(batch.shards.begin(), batch.shards.end(), shards_.begin(),
+                 [](std::size_t images) { return static_cast<int>(images); });
+  part_ = shards_;
 }
 
 void Replicas::load(const Batch& batch) {
+  deal(batch);
   std::size_t first = 0;
   for (int rank = 0; rank < ranks(); ++rank) {
-    load(
-        rank, *batch.data, [&](std::size_t i) { return batch.images[first + i]; }, batch.shards[rank]);
-    shards_[rank] = static_cast<int>(batch.shards[rank]);
-    first += batch.shards[rank];
+    const auto shard = std::span(batch.images).subspan(first, batch.shards[rank]);
+    float* images = accumulates() ? reinterpret_cast<float*>(inbox_images_[rank].data()) : model(rank).images();
+    std::uint8_t* labels =
+        accumulates() ? reinterpret_cast<std::uint8_t*>(inbox_labels_[rank].data()) : model(rank).labels();
+    copy_images(*batch.data, shard, stream(rank), images, labels);
+    first += shard.size();
   }
 }
 
+void Replicas::take(int part) {
+  const auto border = [&](int rank, int before) {
+    return static_cast<std::size_t>(shards_[rank]) * before / conditions_.accumulate;
+  };
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const std::size_t first = border(rank, part), images = border(rank, part + 1) - first;
+    const std::size_t image_bytes = model(rank).input().size() * sizeof(float);
+    stream(rank).copy(inbox_images_[rank].data() + first * image_bytes, model(rank).images(), images * image_bytes);
+    stream(rank).copy(inbox_labels_[rank].data() + first, model(rank).labels(), images);
+    part_[rank] = static_cast<int>(images);
+  }
+  last_part_ = part + 1 == conditions_.accumulate;
+}
+
+void Replicas::accumulate() {
+  earlier_loss_ = 0;
+  for (int part = 0; part + 1 < conditions_.accumulate; ++part) {
+    take(part);
+    forward();
+    backward();
+    for (int rank = 0; rank < ranks(); ++rank) {
+      std::byte* sum = earlier_gradients_[rank].data();
+      if (part == 0) {
+        stream(rank).copy(model(rank).gradients(), sum, size() * sizeof(float));
+      } else {
+        stream(rank).reduce(model(rank).gradients(), sum, size(), {});
+      }
+    }
+    sync();  // the loss of a part can be read only then
+    for (const auto& model : models_) earlier_loss_ += model->outcome().loss;
+  }
+  take(conditions_.accumulate - 1);
+}
+
+void Replicas::compute(int rank, const std::function<void()>& issue) const {
+  if (rank != conditions_.slow_rank) return issue();
+  const auto began = std::make_shared<double>();
+  harness::run(stream(rank), [began] { *began = harness::steady_seconds(); });
+  issue();
+  harness::run(stream(rank), [began, factor = conditions_.slow_factor] {
+    const double now = harness::steady_seconds();
+    while (harness::steady_seconds() < now + (factor - 1) * (now - *began)) {
+    }
+  });
+}
+
 void Replicas::forward() {
-  for (int rank = 0; rank < ranks(); ++rank) model(rank).forward(shards_[rank]);
+  for (int rank = 0; rank < ranks(); ++rank) {
+    compute(rank, [&] { model(rank).forward(part_[rank]); });
+  }
 }
 
 void Replicas::forward(int layer) {
-  for (int rank = 0; rank < ranks(); ++rank) model(rank).forward(layer, shards_[rank]);
+  for (int rank = 0; rank < ranks(); ++rank) {
+    compute(rank, [&] { model(rank).forward(layer, part_[rank]); });
+  }
 }
 
 void Replicas::backward(const std::function<void(models::Slice)>& filled) {
@@ -59,12 +130,19 @@ void Replicas::backward(const std::function<void(models::Slice)>& filled) {
 
 models::Slice Replicas::backward(int layer) {
   models::Slice filled;
-  for (int rank = 0; rank < ranks(); ++rank) filled = model(rank).backward(layer, shards_[rank]);
+  for (int rank = 0; rank < ranks(); ++rank) {
+    compute(rank, [&] { filled = model(rank).backward(layer, part_[rank]); });
+    if (!accumulates() || !last_part_) continue;
+    const std::byte* earlier = earlier_gradients_[rank].data() + filled.offset * sizeof(float);
+    stream(rank).reduce(earlier, model(rank).gradients() + filled.offset, filled.count, {});
+  }
   return filled;
 }
 
-void Replicas::update(double rate) {
-  for (int rank = 0; rank < ranks(); ++rank) model(rank).step({.lr = rate});
+void Replicas::update(const models::Sgd& how) {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    compute(rank, [&] { model(rank).step(how); });
+  }
 }
 
 void Replicas::sync() const {
@@ -82,7 +160,7 @@ double Replicas::time(const std::function<void()>& issue) const {
 }
 
 double Replicas::loss() const {
-  double loss = 0;
+  double loss = earlier_loss_;
   for (const auto& model : models_) loss += model->outcome().loss;
   return loss;
 }
@@ -95,13 +173,15 @@ double Replicas::accuracy(const models::Dataset& test) {
   }
   const auto border = [&](int rank) { return test.size() * rank / ranks(); };
   const std::size_t longest = (test.size() + ranks() - 1) / ranks();
+  std::vector<std::size_t> images(test.size());
+  std::iota(images.begin(), images.end(), std::size_t{0});
   std::size_t correct = 0;
   for (std::size_t done = 0; done < longest; done += capacity_) {
     for (int rank = 0; rank < ranks(); ++rank) {
       const std::size_t first = std::min(border(rank) + done, border(rank + 1));
       const std::size_t count = std::min(capacity_, border(rank + 1) - first);
-      load(
-          rank, test, [&](std::size_t i) { return first + i; }, count);
+      copy_images(test, std::span(images).subspan(first, count), stream(rank), model(rank).images(),
+                  model(rank).labels());
       model(rank).evaluate(static_cast<int>(count));
     }
     sync();
@@ -111,28 +191,39 @@ double Replicas::accuracy(const models::Dataset& test) {
 }
 
 std::vector<float> Replicas::state(int rank) const {
-  const auto statistics = model(rank).statistics();
-  std::vector<float> state(size() + statistics.size());
-  stream(rank).copy(model(rank).parameters(), state.data(), size() * sizeof(float));
-  stream(rank).copy(statistics.data(), state.data() + size(), statistics.size_bytes());
-  stream(rank).sync();
+  std::vector<float> state;
+  for (const models::StateTensor& tensor : model(rank).state()) {
+    const std::size_t before = state.size();
+    state.resize(before + tensor.values.size());
+    stream(rank).copy(tensor.values.data(), state.data() + before, tensor.values.size_bytes());
+    stream(rank).sync();
+  }
   return state;
 }
 
 void Replicas::restore(const std::vector<float>& state) const {
   for (int rank = 0; rank < ranks(); ++rank) {
-    const auto statistics = model(rank).statistics();
-    stream(rank).copy(state.data(), model(rank).parameters(), size() * sizeof(float));
-    stream(rank).copy(state.data() + size(), statistics.data(), statistics.size_bytes());
+    const float* from = state.data();
+    for (const models::StateTensor& tensor : model(rank).state()) {
+      stream(rank).copy(from, tensor.values.data(), tensor.values.size_bytes());
+      from += tensor.values.size();
+    }
   }
   sync();
 }
 
+std::vector<float> Replicas::parameters(int rank) const {
+  std::vector<float> arena(size());
+  stream(rank).copy(model(rank).parameters(), arena.data(), arena.size() * sizeof(float));
+  stream(rank).sync();
+  return arena;
+}
+
 std::vector<std::string> Replicas::checksums() const {
   std::vector<std::string> sums;
-  const std::vector<float> first = state(0);
+  const std::vector<float> first = parameters(0);
   for (int rank = 0; rank < ranks(); ++rank) {
-    const std::vector<float> own = state(rank);
+    const std::vector<float> own = parameters(rank);
     for (const models::Parameter& tensor : model().parameter_table()) {
       if (std::memcmp(own.data() + tensor.offset, first.data() + tensor.offset, tensor.count * sizeof(float)) == 0) {
         continue;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,22 @@ struct Batch {
   std::vector<std::size_t> shards = {};
 };
 
+// Copies images of `data` and their labels to a device, and returns when they are there.
+void copy_images(const models::Dataset& data, std::span<const std::size_t> images, harness::Stream& stream, float* to,
+                 std::uint8_t* labels);
+
+// What is unusual about a point.
+struct Conditions {
+  int accumulate = 1;      // micro-batches of a step; gradients of all but the last are kept local
+  int slow_rank = -1;      // this rank computes everything...
+  double slow_factor = 1;  // ...this much more slowly, by work that nobody needs (CPU devices only)
+};
+
 class Replicas {
  public:
-  // settings.capacity is that of each replica; its threads are set here.
-  Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings);
+  // settings.capacity is that of each replica, of a micro-batch where there are several; its threads are set here.
+  Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings,
+           const Conditions& conditions = {});
 
   int ranks() const { return devices_.size(); }
   harness::Devices& devices() const { return devices_; }
@@ -35,17 +48,23 @@ class Replicas {
 
   // Puts each rank's shard where its replica reads it, and returns when it is there.
   void load(const Batch& batch);
+  // Only tells how many images each rank has, where a step brings them itself.
+  void deal(const Batch& batch);
   int images(int rank) const { return shards_[rank]; }
   std::size_t images() const;  // over all ranks
+
+  bool accumulates() const { return conditions_.accumulate > 1; }
+  // All micro-batches but the last one, forward and backward; what follows is on the last. Waits for the devices.
+  void accumulate();
 
   // Issued for all ranks, on the loaded batch.
   void forward();
   void forward(int layer);
   // From the last layer to the first; after each, `filled` is given the slice of the gradients that is now final on
-  // every rank.
+  // every rank: with what the earlier micro-batches left there.
   void backward(const std::function<void(models::Slice)>& filled = {});
   models::Slice backward(int layer);
-  void update(double rate);  // the learning rate over the global batch
+  void update(const models::Sgd& how);
 
   // Waits for all replicas.
   void sync() const;
@@ -65,13 +84,22 @@ class Replicas {
   std::vector<std::string> checksums() const;
 
  private:
-  void load(int rank, const models::Dataset& data, const std::function<std::size_t(std::size_t)>& image_of,
-            std::size_t count) const;
+  // Issues a rank's compute, which is slow where it should be.
+  void compute(int rank, const std::function<void()>& issue) const;
+  std::vector<float> parameters(int rank) const;
+  // Puts a micro-batch in place; its number.
+  void take(int part);
 
   harness::Devices& devices_;
   std::vector<std::unique_ptr<harness::Stream>> streams_;
   std::vector<std::unique_ptr<models::Model>> models_;
+  Conditions conditions_;
   std::vector<int> shards_;  // images of each rank in the loaded batch
+  std::vector<int> part_;    // and in the micro-batch that is in place
+  // Where there are several micro-batches, a rank's shard and the gradients of the earlier ones.
+  std::vector<harness::Buffer> inbox_images_, inbox_labels_, earlier_gradients_;
+  bool last_part_ = true;
+  double earlier_loss_ = 0;
   std::size_t capacity_;
 };
 

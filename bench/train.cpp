@@ -26,6 +26,10 @@ namespace {
 
 using nlohmann::json;
 
+// Tried by --find-bucket, each four times the one before.
+constexpr std::size_t smallest_bucket = 64 << 10;
+constexpr std::size_t largest_bucket = 64 << 20;
+
 class Bench {
  public:
   explicit Bench(const harness::Options& options)
@@ -54,6 +58,18 @@ class Bench {
       throw harness::bad_value("data", options.text("data"), name + " reads no images; it learns from: synthetic");
     }
     const auto devices = bench::device_points(options, "cpu:2");
+    int most_ranks = 0;
+    for (const auto& point : devices) most_ranks = std::max(most_ranks, bench::ranks_of(options, point));
+    if (bench::conditions_for(options, most_ranks).slow_rank < 0 && options.has("slow")) {
+      throw harness::bad_value("slow", options.text("slow"), "no point of --device has such a rank");
+    }
+    for (const auto& name : options.names("strategy")) {
+      if (bench::find_strategy(name).reduces) continue;
+      for (const char* option : {"accumulate", "grad-dtype"}) {
+        if (!options.given(option)) continue;
+        throw harness::bad_value(option, options.text(option), "strategy " + name + " does no all-reduce");
+      }
+    }
     scaling_ = bench::scaling_of(options, devices.size());
     blocks_ = harness::points({{"model", bench::values(options.names("model"))}, {"device", bench::values(devices)}});
     if (options.given("trace") && !std::ofstream(options.text("trace"), std::ios::app)) {
@@ -124,15 +140,19 @@ class Bench {
   struct Way {
     std::size_t row;
     std::unique_ptr<bench::Strategy> strategy;
+    std::vector<std::size_t> scratch;  // bytes that it took on each device, beside the replica
   };
 
   void run_block(const json& block, harness::Devices& devices, bench::Session& session) {
     const int ranks = devices.size();
     const std::size_t global_batch = bench::global_batch_of(options_, scaling_, ranks);
     models::ModelSettings replica;
-    replica.capacity = static_cast<int>((global_batch + ranks - 1) / ranks);
+    const bench::Conditions conditions = bench::conditions_for(options_, ranks);
+    const std::size_t parts = std::size_t(ranks) * conditions.accumulate;
+    replica.capacity = static_cast<int>((global_batch + parts - 1) / parts);
     replica.init = models::parse_init(options_.text("init"));
     replica.seed = measuring_.seed;
+    replica.momentum = options_.real("momentum") > 0;
     std::vector<std::size_t> rows;
     for (const json& point : points_of(block)) {
       rows.push_back(session.add(describe(point, devices, replica, global_batch)));
@@ -142,12 +162,18 @@ class Bench {
     bench::CourseSettings course = bench::course_settings(options_, global_batch);
     course.train = &train_;
     if (options_.on("eval")) course.test = &test_;
-    bench::Replicas replicas(devices, block["model"], replica);
+    const auto before = allocated(devices);
+    bench::Replicas replicas(devices, block["model"], replica, conditions);
+    const auto replica_bytes = difference(allocated(devices), before);
     std::vector<Way> ways;
     for (const std::size_t row : rows) {
+      if (options_.on("find-bucket")) find_bucket(row, replicas, course, session);
       const json& point = session.results()[row].point;
       const auto& strategy = bench::find_strategy(point["strategy"].get<std::string>());
-      ways.push_back({row, strategy.make(replicas, bench::strategy_settings(options_, point, scaling_, ranks))});
+      const auto held = allocated(devices);
+      auto made = strategy.make(replicas, bench::strategy_settings(options_, point, scaling_, ranks));
+      ways.push_back({row, std::move(made), difference(allocated(devices), held)});
+      record_memory(ways.back(), replicas, replica_bytes, session);
     }
     const std::vector<float> initial = replicas.state();
     measure(ways, replicas, course, session);
@@ -177,6 +203,8 @@ class Bench {
                          {"global_batch", global_batch},
                          {"scaling", scaling_},
                          {"lr", settings.lr},
+                         {"momentum", settings.momentum},
+                         {"weight_decay", settings.weight_decay},
                          {"lr_scaling", options_.text("lr-scaling")},
                          {"init", options_.text("init")},
                          {"seed", options_.integer("seed")},
@@ -185,9 +213,74 @@ class Bench {
                          {"epochs", epochs ? json(options_.integer("epochs")) : json(nullptr)},
                          {"bucket_bytes", settings.bucket_bytes},
                          {"data", options_.text("data")},
-                         {"slow", nullptr}});
+                         {"slow", options_.has("slow") ? json(options_.text("slow")) : json(nullptr)},
+                         {"accumulate", options_.integer("accumulate")},
+                         {"grad_dtype", options_.text("grad-dtype")}});
     result.command = bench::command_for(options_, result.point);
     return result;
+  }
+
+  static std::vector<std::size_t> allocated(const harness::Devices& devices) {
+    std::vector<std::size_t> bytes;
+    for (int rank = 0; rank < devices.size(); ++rank) bytes.push_back(devices[rank].allocated_bytes());
+    return bytes;
+  }
+  static std::vector<std::size_t> difference(std::vector<std::size_t> now, const std::vector<std::size_t>& before) {
+    for (std::size_t rank = 0; rank < now.size(); ++rank) now[rank] -= before[rank];
+    return now;
+  }
+
+  void record_memory(const Way& way, const bench::Replicas& replicas, const std::vector<std::size_t>& replica,
+                     bench::Session& session) const {
+    harness::Result result = session.results()[way.row];
+    const std::size_t arena = replicas.size() * sizeof(float);
+    const std::size_t optimizer = options_.real("momentum") > 0 ? arena : 0;
+    json memory = json::array();
+    std::size_t most = 0;
+    for (int rank = 0; rank < replicas.ranks(); ++rank) {
+      memory.push_back({{"device", replicas.devices()[rank].name()},
+                        {"rank", rank},
+                        {"bytes", replica[rank] + way.scratch[rank]},
+                        {"parameters", arena},
+                        {"gradients", arena},
+                        {"activations", replica[rank] - 2 * arena - optimizer},
+                        {"optimizer", optimizer},
+                        {"scratch", way.scratch[rank]}});
+      most = std::max(most, replica[rank] + way.scratch[rank]);
+    }
+    result.extra["memory"] = memory;
+    result.metrics["memory_bytes"] = most;
+    session.update(way.row, std::move(result));
+  }
+
+  // Tries sizes from small ones to the whole of the gradients, as far as they cut those differently.
+  void find_bucket(std::size_t row, bench::Replicas& replicas, const bench::CourseSettings& course,
+                   bench::Session& session) const {
+    harness::Result result = session.results()[row];
+    const auto& kind = bench::find_strategy(result.point["strategy"].get<std::string>());
+    if (!kind.buckets || replicas.ranks() == 1) return;
+    std::vector<std::size_t> sizes;
+    std::vector<std::unique_ptr<bench::Strategy>> tried;
+    for (std::size_t bytes = smallest_bucket; bytes <= largest_bucket; bytes *= 4) {
+      result.point["bucket_bytes"] = bytes;
+      auto strategy = kind.make(replicas, bench::strategy_settings(options_, result.point, scaling_, replicas.ranks()));
+      if (!tried.empty() && strategy->reductions() == tried.back()->reductions()) continue;
+      strategy->load(bench::Course(replicas.ranks(), course).batch(0));
+      sizes.push_back(bytes);
+      tried.push_back(std::move(strategy));
+    }
+    const auto seconds = bench::compare_steps(tried, replicas, measuring_);
+    json buckets = json::array();
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      buckets.push_back({{"bytes", sizes[i]}, {"step_seconds", seconds[i]}});
+    }
+    const std::size_t best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
+    result.point["bucket_bytes"] = sizes[best];
+    result.command = bench::command_for(options_, result.point);
+    result.extra["bucket_sizes"] = buckets;
+    std::cout << "# " << name_of(result.point) << ": of " << sizes.size() << " bucket sizes the fastest is "
+              << harness::format_bytes(sizes[best]) << '\n';
+    session.update(row, std::move(result));
   }
 
   void measure(const std::vector<Way>& ways, bench::Replicas& replicas, const bench::CourseSettings& course,
@@ -222,20 +315,20 @@ class Bench {
     const double step = times.step.seconds;
     const double exposed = step - times.compute;
     const double images = result.point["global_batch"].get<double>() / step;
-    result.metrics = {{"step_seconds", step},
-                      {"low", bench::low_of(times.step)},
-                      {"high", bench::high_of(times.step)},
-                      {"compute_seconds", times.compute},
-                      {"communication_seconds", times.communication},
-                      {"exposed_seconds", exposed},
-                      {"hidden_seconds", times.communication - exposed},
-                      {"images_per_second", images},
-                      {"images_per_second_per_device", images / replicas.ranks()},
-                      {"communication_fraction", std::max(0.0, exposed / step)},
-                      {"waiting_seconds", times.waiting},
-                      {"bytes_moved", strategy.bytes_moved()},
-                      {"parameters", replicas.size()},
-                      {"parameter_bytes", replicas.size() * sizeof(float)}};
+    result.metrics.update({{"step_seconds", step},
+                           {"low", bench::low_of(times.step)},
+                           {"high", bench::high_of(times.step)},
+                           {"compute_seconds", times.compute},
+                           {"communication_seconds", times.communication},
+                           {"exposed_seconds", exposed},
+                           {"hidden_seconds", times.communication - exposed},
+                           {"images_per_second", images},
+                           {"images_per_second_per_device", images / replicas.ranks()},
+                           {"communication_fraction", std::max(0.0, exposed / step)},
+                           {"waiting_seconds", times.waiting},
+                           {"bytes_moved", strategy.bytes_moved()},
+                           {"parameters", replicas.size()},
+                           {"parameter_bytes", replicas.size() * sizeof(float)}});
     json phases = json::object();
     for (const bench::Phase& phase : times.phases) {
       phases[phase.name] = *std::max_element(phase.seconds.begin(), phase.seconds.end());
@@ -244,6 +337,15 @@ class Bench {
     result.metrics["backward_seconds"] = phases.at("backward");
     result.metrics["optimizer_seconds"] = phases.at("update");
     result.extra["phases"] = std::move(phases);
+    if (const auto at_root = strategy.root_phases(); !at_root.empty()) {
+      double seconds = 0;
+      for (const bench::Phase& phase : times.phases) {
+        if (std::find(at_root.begin(), at_root.end(), phase.name) != at_root.end()) seconds += phase.seconds[0];
+      }
+      result.extra["root"] = 0;
+      result.metrics["root_seconds"] = seconds;
+      result.metrics["root_bytes"] = strategy.bytes_moved();
+    }
     json buckets = json::array();
     for (const models::Slice& slice : strategy.reductions()) {
       buckets.push_back({{"index", buckets.size()},
@@ -285,13 +387,35 @@ class Bench {
           result.extra["checksums"] = epoch.checksums;
           json row = {{"epoch", epoch.number}, {"seconds", epoch.seconds}, {"train_loss", epoch.loss}};
           if (epoch.accuracy) row["test_accuracy"] = result.metrics["test_accuracy"] = *epoch.accuracy;
-          if (settings.epochs > 0 || settings.test) epochs.push_back(row);
+          if (settings.epochs == 0 && !settings.test) return;
+          epochs.push_back(row);
+          print(result, epoch, settings.epochs);
         });
+    print_closing(result, epochs, replicas.devices());
     if (losses.empty()) result.extra["checksums"] = replicas.checksums();
     result.extra["losses"] = losses;
     result.extra["epochs"] = epochs;
     if (replicas.ranks() > 1) result.check = harness::Check::exact;  // the replicas are equal, bit for bit
     session.update(way.row, std::move(result));
+  }
+
+  static void print(const harness::Result& result, const bench::Epoch& epoch, std::size_t epochs) {
+    std::cout << "# " << name_of(result.point) << ": ";
+    if (epochs > 0) std::cout << "epoch " << epoch.number << " of " << epochs << ", ";
+    std::cout << "loss " << harness::format_real(epoch.loss, 4);
+    if (epoch.accuracy) std::cout << ", test accuracy " << harness::format_real(*epoch.accuracy, 4);
+    std::cout << ", " << harness::format_seconds(epoch.seconds) << std::endl;
+  }
+
+  // As the textbook ends its training: "test acc: 0.84, 13.3 sec/epoch on [...]".
+  static void print_closing(const harness::Result& result, const json& epochs, const harness::Devices& devices) {
+    if (!result.point["epochs"].is_number() || !result.metrics.contains("test_accuracy")) return;
+    double seconds = 0;
+    for (const json& epoch : epochs) seconds += epoch["seconds"].get<double>();
+    std::cout << "# test acc: " << harness::format_real(result.metrics["test_accuracy"].get<double>(), 2) << ", "
+              << harness::format_real(seconds / static_cast<double>(epochs.size())) << " sec/epoch on [";
+    for (int rank = 0; rank < devices.size(); ++rank) std::cout << (rank > 0 ? ", " : "") << devices[rank].name();
+    std::cout << "]\n";
   }
 
   // "lenet cpu:2 distributed ring".
@@ -318,6 +442,10 @@ class Bench {
                         harness::format_real(metric("images_per_second"), 4), harness::format_real(metric("speedup")),
                         harness::format_real(trained ? losses->back().get<double>() : std::nan(""), 4),
                         harness::format_real(metric("test_accuracy"), 4)});
+    if (!result.extra.contains("root")) return;
+    std::cout << "#   its root: " << harness::format_bytes(result.metrics["root_bytes"].get<std::size_t>())
+              << " in and out and " << seconds("root_seconds") << " at work for all in a step, "
+              << harness::format_bytes(result.metrics["memory_bytes"].get<std::size_t>()) << " of memory\n";
   }
 
   const harness::Options& options_;

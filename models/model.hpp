@@ -91,6 +91,8 @@ class Model {
   void step(const Sgd& how) { step(how, {0, size_}); }
   void step(const Sgd& how, Slice slice);
   const Outcome& outcome() const { return outcome_; }
+  // Where the values that a layer puts out, and their gradients, lie; the last layer but one puts out the logits.
+  Extent output(int layer) const { return layers_.at(layer).layer->output()->extent(); }
 
   // In state_dict order.
   const std::vector<Parameter>& parameter_table() const { return parameters_; }

@@ -19,11 +19,20 @@ struct Shape {
   std::size_t size() const { return static_cast<std::size_t>(channels) * height * width; }
 };
 
+// Where a tensor lies, for whoever copies it to its like in another replica. Flat tensors are plain rows
+// [image][feature].
+struct Extent {
+  float* values = nullptr;
+  float* gradients = nullptr;  // null where nobody needs them
+  std::size_t bytes = 0;       // of either, for the whole capacity
+};
+
 struct Tensor {
   explicit Tensor(const Shape& of_one_image) : shape(of_one_image) {}
   virtual ~Tensor() = default;
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
+  virtual Extent extent() const { return {}; }
 
   const Shape shape;
 };

@@ -15,6 +15,7 @@ class Distributed : public Strategy {
       : Strategy(replicas, settings), buckets_(replicas, cut(replicas.model(), settings.bucket_bytes), settings) {}
 
   void issue(Step& step) override {
+    if (replicas_.accumulates()) step.compute("accumulate", [&] { replicas_.accumulate(); });
     step.compute("forward", [&] { replicas_.forward(); });
     step.compute("backward", [&] {
       replicas_.backward([&](models::Slice filled) {
@@ -22,7 +23,7 @@ class Distributed : public Strategy {
       });
     });
     step.communicate("all_reduce", [&] { buckets_.finish(); });
-    step.compute("update", [&] { replicas_.update(rate()); });
+    step.compute("update", [&] { replicas_.update(sgd()); });
   }
 
   void sync() override {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/training/options.hpp"
 
+#include <optional>
+
 #include "allreduce/algorithms.hpp"
+#include "harness/text.hpp"
 
 namespace bench {
 
@@ -52,16 +55,31 @@ std::vector<harness::Option> training_options() {
        .default_text = "linear",
        .help = "whether the learning rate grows with the global batch (weak scaling)",
        .allowed = {"linear", "none"}},
+      {.name = "momentum", .kind = Kind::real, .default_text = "0", .help = "of the update", .maximum = 1},
+      {.name = "weight-decay", .kind = Kind::real, .default_text = "0", .help = "of the update"},
       {.name = "bucket",
        .kind = Kind::byte_count,
        .default_text = "25M",
        .help = "size of a bucket of gradients; the first one is smaller",
        .minimum = 1},
+      {.name = "find-bucket", .kind = Kind::flag, .help = "try sizes of buckets first, and take the fastest"},
       {.name = "overlap",
        .kind = Kind::names,
        .default_text = "on",
        .help = "whether buckets are reduced while backward goes on",
        .allowed = {"on", "off"}},
+      {.name = "accumulate",
+       .kind = Kind::integer,
+       .default_text = "1",
+       .help = "cut each device's part of a batch into so many, whose gradients it keeps until the last",
+       .minimum = 1,
+       .maximum = 1e6},
+      {.name = "grad-dtype",
+       .kind = Kind::choice,
+       .default_text = "f32",
+       .help = "type of the gradients that are sent",
+       .allowed = {"f32", "bf16"}},
+      {.name = "slow", .kind = Kind::text, .help = "RANK:FACTOR, make a device so much slower, as in 1:2.5"},
       {.name = "data",
        .kind = Kind::choice,
        .default_text = "fashion_mnist",
@@ -98,13 +116,35 @@ std::size_t global_batch_of(const harness::Options& options, const std::string& 
 StrategySettings strategy_settings(const harness::Options& options, const nlohmann::json& point,
                                    const std::string& scaling, int ranks) {
   StrategySettings settings;
-  settings.algorithm = point["algorithm"];
+  settings.global_batch = global_batch_of(options, scaling, ranks);
+  if (point["algorithm"].is_string()) settings.algorithm = point["algorithm"];
   settings.launch = options.text("launch") == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager;
   settings.overlap = point["overlap"] == "on";
-  settings.bucket_bytes = options.byte_count("bucket");
+  settings.bucket_bytes = point.value("bucket_bytes", options.byte_count("bucket"));
+  settings.grad_dtype = *harness::parse_dtype(options.text("grad-dtype"));
+  settings.momentum = options.real("momentum");
+  settings.weight_decay = options.real("weight-decay");
   const bool grows = scaling == "weak" && options.text("lr-scaling") == "linear";
   settings.lr = options.real("lr") * (grows ? ranks : 1);
   return settings;
+}
+
+Conditions conditions_for(const harness::Options& options, int ranks) {
+  Conditions conditions;
+  conditions.accumulate = static_cast<int>(options.integer("accumulate"));
+  if (!options.has("slow")) return conditions;
+  const auto words = harness::split(options.text("slow"), ':');
+  const auto rank = harness::parse_integer(words[0], 0, 1 << 20);
+  const auto factor = words.size() == 2 ? harness::parse_real(words[1]) : std::nullopt;
+  if (!rank || !factor || *factor < 1) {
+    throw harness::bad_value("slow", options.text("slow"),
+                             "a rank and a factor of at least 1 belong here, as in 1:2.5");
+  }
+  if (*rank < ranks) {
+    conditions.slow_rank = static_cast<int>(*rank);
+    conditions.slow_factor = *factor;
+  }
+  return conditions;
 }
 
 CourseSettings course_settings(const harness::Options& options, std::size_t global_batch) {
@@ -126,8 +166,11 @@ std::vector<std::string> command_for(const harness::Options& options, const nloh
   for (const char* name : {"model", "device", "strategy", "algorithm", "scaling", "overlap"}) {
     if (point.at(name).is_string()) add(name, point.at(name));
   }
-  for (const char* name : {"threads", "launch", "batch", "lr", "lr-scaling", "bucket", "data", "data-dir", "init",
-                           "order", "seed", "epochs", "eval"}) {
+  if (find_strategy(point.at("strategy").get<std::string>()).buckets) {
+    add("bucket", std::to_string(point.at("bucket_bytes").get<std::size_t>()));
+  }
+  for (const char* name : {"threads", "launch", "batch", "lr", "lr-scaling", "momentum", "weight-decay", "accumulate",
+                           "grad-dtype", "slow", "data", "data-dir", "init", "order", "seed", "epochs", "eval"}) {
     if (options.given(name)) add(name, options.text(name));
   }
   if (!options.has("epochs")) add("steps", options.text("steps"));

@@ -24,6 +24,9 @@ std::size_t global_batch_of(const harness::Options& options, const std::string& 
 StrategySettings strategy_settings(const harness::Options& options, const nlohmann::json& point,
                                    const std::string& scaling, int ranks);
 
+// --accumulate and --slow, as far as they concern so many ranks.
+Conditions conditions_for(const harness::Options& options, int ranks);
+
 // Without the data sets.
 CourseSettings course_settings(const harness::Options& options, std::size_t global_batch);
 

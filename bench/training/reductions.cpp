@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "allreduce/algorithms.hpp"
+#include "harness/device/cpu.hpp"
 #include "models/bucket.hpp"
 
 namespace bench {
@@ -29,24 +30,33 @@ Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slic
   if (!algorithm) throw harness::Error("there is no algorithm " + settings.algorithm);
   if (replicas.ranks() == 1) return;
   const allreduce::Schedule schedule = algorithm->build({replicas.ranks()});
+  const std::size_t element_bytes = harness::size_of(settings.grad_dtype);
+  if (settings.grad_dtype != harness::Dtype::f32) {
+    for (int rank = 0; rank < replicas.ranks(); ++rank) {
+      narrow_.push_back(replicas.devices()[rank].allocate(replicas.size() * element_bytes));
+    }
+  }
   for (const models::Slice& slice : slices_) {
     std::vector<std::byte*> gradients;
     for (int rank = 0; rank < replicas.ranks(); ++rank) {
-      gradients.push_back(reinterpret_cast<std::byte*>(replicas.model(rank).gradients() + slice.offset));
+      auto* arena =
+          narrow_.empty() ? reinterpret_cast<std::byte*>(replicas.model(rank).gradients()) : narrow_[rank].data();
+      gradients.push_back(arena + slice.offset * element_bytes);
     }
     programs_.push_back(allreduce::prepare(schedule, {&replicas.devices(),
                                                       slice.count,
-                                                      harness::Dtype::f32,
+                                                      settings.grad_dtype,
                                                       harness::Op::sum,
                                                       settings.launch,
                                                       {{std::move(gradients)}}}));
-    bytes_moved_ += bytes_crossing(schedule, slice.count, sizeof(float));
+    bytes_moved_ += bytes_crossing(schedule, slice.count, element_bytes);
   }
 }
 
 void Reductions::start(models::Slice filled) {
   const std::size_t end = filled.offset + filled.count;
   while (done_.size() < programs_.size() && slices_[done_.size()].offset + slices_[done_.size()].count <= end) {
+    if (!narrow_.empty()) narrow(done_.size());
     std::vector<harness::Event> ready;
     for (int rank = 0; rank < replicas_.ranks(); ++rank) ready.push_back(replicas_.stream(rank).record());
     done_.push_back(programs_[done_.size()]->enqueue(ready));
@@ -61,10 +71,31 @@ void Reductions::start(models::Slice filled) {
 
 void Reductions::finish() {
   start({0, replicas_.size()});
-  for (const auto& events : done_) {
-    for (int rank = 0; rank < replicas_.ranks(); ++rank) replicas_.stream(rank).wait(events[rank]);
+  for (std::size_t i = 0; i < done_.size(); ++i) {
+    for (int rank = 0; rank < replicas_.ranks(); ++rank) replicas_.stream(rank).wait(done_[i][rank]);
+    if (!narrow_.empty()) widen(i);
   }
   done_.clear();
+}
+
+void Reductions::narrow(std::size_t index) const {
+  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+    const float* from = replicas_.model(rank).gradients();
+    auto* to = reinterpret_cast<harness::Bfloat16*>(narrow_[rank].data());
+    harness::run(replicas_.stream(rank), [from, to, slice = slices_[index]] {
+      for (std::size_t i = slice.offset; i < slice.offset + slice.count; ++i) to[i] = harness::Bfloat16(from[i]);
+    });
+  }
+}
+
+void Reductions::widen(std::size_t index) const {
+  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+    const auto* from = reinterpret_cast<const harness::Bfloat16*>(narrow_[rank].data());
+    float* to = replicas_.model(rank).gradients();
+    harness::run(replicas_.stream(rank), [from, to, slice = slices_[index]] {
+      for (std::size_t i = slice.offset; i < slice.offset + slice.count; ++i) to[i] = static_cast<float>(from[i]);
+    });
+  }
 }
 
 void Reductions::sync() const {

@@ -38,9 +38,14 @@ class Reductions {
   std::size_t bytes_moved() const { return bytes_moved_; }
 
  private:
+  // Gradients to what is sent, and back, as the replicas' streams come to it.
+  void narrow(std::size_t index) const;
+  void widen(std::size_t index) const;
+
   const Replicas& replicas_;
   std::vector<models::Slice> slices_;
   std::vector<std::unique_ptr<allreduce::Program>> programs_;  // one a slice
+  std::vector<harness::Buffer> narrow_;                        // one a rank, where bf16 is sent
   std::vector<std::vector<harness::Event>> done_;              // of those that were started, one a rank
   std::size_t bytes_moved_ = 0;
 

@@ -14,10 +14,11 @@ class Scratch : public Strategy {
       : Strategy(replicas, settings), parameters_(replicas, cut(replicas.model(), 0), settings) {}
 
   void issue(Step& step) override {
+    if (replicas_.accumulates()) step.compute("accumulate", [&] { replicas_.accumulate(); });
     step.compute("forward", [&] { replicas_.forward(); });
     step.compute("backward", [&] { replicas_.backward(); });
     step.communicate("all_reduce", [&] { parameters_.finish(); });
-    step.compute("update", [&] { replicas_.update(rate()); });
+    step.compute("update", [&] { replicas_.update(sgd()); });
   }
 
   void sync() override {

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::array rows = {
     StrategyRow{"scratch", "one all-reduce a parameter, after backward", make_scratch, true, false},
+    StrategyRow{"data_parallel", "all through device 0, which alone has loss and update", make_data_parallel, false,
+                false},
     StrategyRow{"distributed", "buckets, while backward goes on", make_distributed, true, true}};
 
 }  // namespace

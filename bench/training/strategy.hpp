@@ -19,11 +19,15 @@ namespace bench {
 class Reductions;
 
 struct StrategySettings {
+  std::size_t global_batch = 256;
   double lr = 0.1;
+  double momentum = 0;
+  double weight_decay = 0;
   std::string algorithm = "ring";
   allreduce::Launch launch = allreduce::Launch::eager;
-  bool overlap = true;                  // a bucket is reduced as soon as backward has filled it
-  std::size_t bucket_bytes = 25 << 20;  // at most; the first bucket is smaller
+  bool overlap = true;                              // a bucket is reduced as soon as backward has filled it
+  std::size_t bucket_bytes = 25 << 20;              // at most; the first bucket is smaller
+  harness::Dtype grad_dtype = harness::Dtype::f32;  // of the gradients that are sent: f32, or bf16 (CPU devices only)
 };
 
 class Strategy {
@@ -47,25 +51,28 @@ class Strategy {
   virtual Reductions* all_reduces() { return nullptr; }
   // Bytes that cross from one device to another in a step.
   virtual std::size_t bytes_moved() const = 0;
+  // Phases in which rank 0 works for all the others, where it does.
+  virtual std::vector<std::string> root_phases() const { return {}; }
   // Brings all replicas to the state that the next step starts from, for an evaluation or a comparison.
   virtual void settle() {}
 
  protected:
-  // What a sum of gradients over the whole batch is multiplied by.
-  double rate() const { return settings_.lr / static_cast<double>(replicas_.images()); }
+  // How the loaded batch updates the parameters.
+  models::Sgd sgd() const { return {settings_.lr, replicas_.images(), settings_.momentum, settings_.weight_decay}; }
 
   Replicas& replicas_;
   const StrategySettings settings_;
 };
 
 std::unique_ptr<Strategy> make_scratch(Replicas& replicas, const StrategySettings& settings);
+std::unique_ptr<Strategy> make_data_parallel(Replicas& replicas, const StrategySettings& settings);
 std::unique_ptr<Strategy> make_distributed(Replicas& replicas, const StrategySettings& settings);
 
 struct StrategyRow {
   std::string_view name;
   std::string_view summary;
   std::unique_ptr<Strategy> (*make)(Replicas&, const StrategySettings&);
-  bool reduces;  // by an all-reduce algorithm
+  bool reduces;  // by an all-reduce algorithm; only then can gradients be accumulated, or sent as another type
   bool buckets;  // in buckets, which can overlap the backward pass
 };
 

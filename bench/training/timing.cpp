@@ -35,6 +35,24 @@ std::vector<double> median_waiting(const Steps& steps) {
 
 }  // namespace
 
+std::vector<double> compare_steps(std::span<const std::unique_ptr<Strategy>> strategies, Replicas& replicas,
+                                  const harness::MeasureSettings& settings) {
+  const std::vector<float> initial = replicas.state();
+  std::vector<harness::Trial> trials;
+  for (const auto& strategy : strategies) {
+    trials.push_back({[&](int runs) {
+                        double seconds = 0;
+                        for (int i = 0; i < runs; ++i) seconds += run(*strategy, replicas, Work::step).seconds;
+                        return seconds / runs;
+                      },
+                      [&] { replicas.restore(initial); }});
+  }
+  std::vector<double> seconds;
+  for (const auto& measured : harness::measure(trials, settings)) seconds.push_back(measured.seconds);
+  replicas.restore(initial);
+  return seconds;
+}
+
 std::vector<StepTimes> time_steps(std::span<const Contender> contenders, Replicas& replicas,
                                   const harness::MeasureSettings& settings) {
   const std::vector<float> initial = replicas.state();

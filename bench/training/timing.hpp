@@ -27,6 +27,10 @@ struct StepTimes {
   std::vector<double> waiting = {};  // per rank
 };
 
+// Median seconds of whole steps of strategies that share their replicas, in interleaved rounds from the same state.
+std::vector<double> compare_steps(std::span<const std::unique_ptr<Strategy>> strategies, Replicas& replicas,
+                                  const harness::MeasureSettings& settings);
+
 // The replicas hold the initial state and the strategies a loaded batch; both are so again at the end.
 std::vector<StepTimes> time_steps(std::span<const Contender> contenders, Replicas& replicas,
                                   const harness::MeasureSettings& settings);

@@ -359,7 +359,7 @@ class CpuDevice : public Device {
     void* memory = whole_pages == 0 ? nullptr : std::aligned_alloc(page_bytes, whole_pages);
     if (whole_pages > 0 && !memory) throw OutOfMemory(name() + " has no room for " + std::to_string(bytes) + " bytes");
     if (memory) std::memset(memory, std::to_integer<int>(fresh), whole_pages);
-    return {std::shared_ptr<void>(memory, std::free), bytes};
+    return counted(std::shared_ptr<void>(memory, std::free), bytes);
   }
   std::unique_ptr<Stream> make_stream() override {
     return std::make_unique<CpuStream>(*this, context_, cores_ ? &*cores_ : nullptr);

@@ -58,7 +58,7 @@ class CudaDevice : public Device {
     });
     check_cuda(cudaMemset(memory, 0xFF, bytes), name_ + ": filling fresh memory");
     check_cuda(cudaStreamSynchronize(nullptr), name_ + ": filling fresh memory");
-    return {std::move(owner), bytes};
+    return counted(std::move(owner), bytes);
   }
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CudaStream>(*this, gpu_, context_); }
   std::string name() const override { return name_; }

@@ -5,12 +5,14 @@
 // virtual devices is the order that runs on GPUs.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "harness/device/dtype.hpp"
@@ -99,6 +101,22 @@ class Device {
   virtual Buffer allocate(std::size_t bytes) = 0;
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::string name() const = 0;
+  // That `allocate` gave out and that is still held.
+  std::size_t allocated_bytes() const { return *allocated_; }
+
+ protected:
+  // A buffer that is counted as long as it lives: what `allocate` gives.
+  Buffer counted(std::shared_ptr<void> memory, std::size_t bytes) const {
+    if (!memory) return {};
+    *allocated_ += bytes;
+    void* data = memory.get();
+    return {std::shared_ptr<void>(
+                data, [memory = std::move(memory), allocated = allocated_, bytes](void*) { *allocated -= bytes; }),
+            bytes};
+  }
+
+ private:
+  std::shared_ptr<std::atomic<std::size_t>> allocated_ = std::make_shared<std::atomic<std::size_t>>(0);
 };
 
 // Work that was recorded once and is launched many times.

@@ -78,6 +78,8 @@ struct Activation : Tensor {
   float* value() const { return static_cast<float*>(value_); }
   float* gradient() const { return static_cast<float*>(gradient_); }
 
+  Extent extent() const override { return {value(), gradient(), layout_ ? layout_->get_size() : 0}; }
+
   // The layout of the first images; as long as it is not settled, the liked one.
   memory::desc desc(int images) const {
     if (!layout_) return liked(images);

@@ -17,6 +17,7 @@ namespace {
 // In memory order image, channel, row, column.
 struct Values : Tensor {
   using Tensor::Tensor;
+  Extent extent() const override { return {value, gradient, memory.empty() ? 0 : memory.back().bytes()}; }
   float* value = nullptr;
   float* gradient = nullptr;  // null where nobody needs it
   std::vector<harness::Buffer> memory;

@@ -13,8 +13,11 @@ class Training(BenchCase):
 
     def test_devices_strategies_and_algorithms_train_alike(self):
         rows = self.results(*QUICK, "--device=cpu:1,cpu:2,cpu:3", "--scaling=strong", "--algorithm=all",
-                            "--bucket=64K", "--overlap=on,off")
-        self.assertEqual(len(rows), (1 + 2 * 3) * (1 + 2))  # on one device one algorithm stands for all
+                            "--strategy=scratch,data_parallel,distributed", "--bucket=64K", "--overlap=on,off")
+        # Data parallel takes no algorithm; on one device one stands for all.
+        algorithms = len({row["point"]["algorithm"] for row in rows} - {None})
+        self.assertGreaterEqual(algorithms, 3)
+        self.assertEqual(len(rows), (1 + 1 + 2) + 2 * (algorithms + 1 + 2 * algorithms))
         for row in rows:
             self.assertEqual(len(row["losses"]), 3)
             for loss, first in zip(row["losses"], rows[0]["losses"]):
@@ -22,6 +25,9 @@ class Training(BenchCase):
             self.assertEqual(len(set(row["checksums"])), 1)
             self.assertEqual(row["check"], "off" if row["point"]["ranks"] == 1 else "exact")
             self.assertEqual(len(row["checksums"]), row["point"]["ranks"])
+            for part in row["memory"]:
+                self.assertEqual(part["bytes"], sum(part[kind] for kind in ("parameters", "gradients", "activations",
+                                                                            "optimizer", "scratch")))
 
     def test_the_same_run_gives_the_same_bits(self):
         options = [*QUICK, "--device=cpu:2", "--strategy=distributed"]
@@ -62,6 +68,19 @@ class Training(BenchCase):
         self.assertAlmostEqual(metrics["speedup"],
                                metrics["images_per_second"] / one["metrics"]["images_per_second"])
 
+    def test_data_parallel_passes_everything_through_its_root(self):
+        row = self.results(*QUICK, "--device=cpu:3", "--strategy=data_parallel", "--scaling=weak")[0]
+        self.assertEqual(set(row["phases"]), {"replicate", "scatter", "forward", "gather", "loss", "scatter_gradients",
+                                              "backward", "reduce", "update"})
+        self.assertEqual(row["root"], 0)
+        metrics = row["metrics"]
+        images = (28 * 28 + 2 * 10) * 4  # an image out, its logits in, their gradient out
+        self.assertEqual(metrics["root_bytes"], 2 * 2 * metrics["parameter_bytes"] + (10 + 10) * images)
+        self.assertEqual(metrics["bytes_moved"], metrics["root_bytes"])
+        root, *others = [part["bytes"] for part in row["memory"]]
+        self.assertGreater(root, max(others))
+        self.assertGreater(metrics["root_seconds"], 0)
+
     def test_speed_up_is_against_the_first_point_of_one_device(self):
         rows = self.results(*QUICK, "--device=cpu:1,cpu:2,cpu:3", "--algorithm=ring,tree")
         first = rows[0]["metrics"]["images_per_second"]
@@ -85,16 +104,69 @@ class Training(BenchCase):
         self.assertAlmostEqual(accuracies[0], accuracies[1], delta=0.003)
         self.assertGreater(accuracies[0], 0)
 
+    def test_micro_batches_change_nothing(self):
+        options = [*QUICK, "--device=cpu:2"]
+        whole, parts = (self.results(*options, f"--accumulate={parts}") for parts in (1, 3))
+        for one, other in zip(whole, parts):
+            for loss, same in zip(one["losses"], other["losses"]):
+                self.assertAlmostEqual(loss, same, delta=1e-5 * loss)
+            self.assertEqual(one["metrics"]["bytes_moved"], other["metrics"]["bytes_moved"])
+            self.assertIn("accumulate", other["phases"])
+
+    def test_momentum_and_weight_decay_change_training_alike_on_any_devices(self):
+        options = [*QUICK, "--scaling=strong", "--strategy=data_parallel,distributed", "--lr=0.01"]
+        plain = self.results(*options, "--device=cpu:1")
+        other = self.results(*options, "--device=cpu:1,cpu:3", "--momentum=0.9", "--weight-decay=0.01")
+        self.assertNotEqual(plain[0]["losses"], other[0]["losses"])
+        for row in other:
+            for loss, first in zip(row["losses"], other[0]["losses"]):
+                self.assertAlmostEqual(loss, first, delta=1e-5 * first)
+            self.assertEqual(row["memory"][0]["optimizer"], row["metrics"]["parameter_bytes"])
+
+    def test_half_as_many_bytes_are_sent_as_bf16(self):
+        options = [*QUICK, "--device=cpu:3", "--lr=0.01"]
+        for full, half in zip(self.results(*options), self.results(*options, "--grad-dtype=bf16")):
+            self.assertEqual(half["metrics"]["bytes_moved"] * 2, full["metrics"]["bytes_moved"])
+            self.assertEqual(half["losses"][0], full["losses"][0])
+            self.assertNotEqual(half["losses"], full["losses"])
+            self.assertAlmostEqual(half["losses"][-1], full["losses"][-1], delta=0.02 * full["losses"][-1])
+            self.assertEqual(len(set(half["checksums"])), 1)
+
+    def test_the_fastest_of_the_bucket_sizes_is_taken(self):
+        row = self.results(*QUICK, "--device=cpu:2", "--strategy=distributed", "--find-bucket")[0]
+        self.assertGreater(len(row["bucket_sizes"]), 1)
+        fastest = min(row["bucket_sizes"], key=lambda size: size["step_seconds"])
+        self.assertEqual(row["point"]["bucket_bytes"], fastest["bytes"])
+        self.assertIn(f"--bucket={fastest['bytes']}", row["command"])
+        self.assertNotIn("--find-bucket", row["command"])
+
+    def test_everybody_waits_for_the_slowest(self):
+        row = self.results(*SMALL, "--iterations=5", "--device=cpu:2", "--strategy=scratch", "--slow=1:50")[0]
+        waiting, slow = row["metrics"]["waiting_seconds"]
+        self.assertEqual(slow, 0)
+        self.assertGreater(waiting, 0)
+        self.assertEqual(row["point"]["slow"], "1:50")
+
+    def test_every_epoch_is_told_and_the_last_line_is_the_textbooks(self):
+        done = self.run_bench("--data=synthetic", "--batch=500", "--iterations=1", "--warmup=1", "--device=cpu:2",
+                              "--strategy=distributed", "--epochs=2", "--eval")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for epoch in (1, 2):
+            self.assertRegex(done.stdout, rf"epoch {epoch} of 2, loss [0-9.]+, test accuracy [0-9.]+, [0-9.]+ m?s")
+        self.assertRegex(done.stdout, r"test acc: [0-9.]+, [0-9.]+ sec/epoch on \[.+, .+\]")
+
     def test_bad_input_is_one_line_and_status_two(self):
         for option in ("--model=alexnet", "--strategy=magic", "--algorithm=rings", "--batch=0", "--scaling=most",
                        "--lr=fast", "--bucket=0", "--overlap=maybe", "--data=cifar", "--data-dir=/no/such/folder",
-                       "--init=zero", "--order=random", "--steps=-1", "--epochs=0", "--eval=perhaps", "--device=gpu",
+                       "--accumulate=0", "--grad-dtype=f16", "--slow=1", "--slow=1:0.5", "--slow=x:2", "--slow=7:2",
+                       "--find-bucket=perhaps", "--momentum=2", "--weight-decay=-1", "--launch=later", "--init=zero", "--order=random", "--steps=-1", "--epochs=0", "--eval=perhaps", "--device=gpu",
                        "--output=/no/such/folder/x.json"):
             with self.subTest(option):
                 done = self.run_bench("--iterations=1", option)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertEqual(self.run_bench("--steps=2", "--epochs=2").returncode, 2)
+        self.assertEqual(self.run_bench("--strategy=data_parallel", "--accumulate=2").returncode, 2)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,16 @@ TEST_F(TwoDevices, CopiesAndReducesOfEveryDtypeAndOpHappenInStreamOrder) {
   }
 }
 
+TEST_F(TwoDevices, ADeviceCountsTheMemoryThatIsHeld) {
+  harness::Device& device = first->device();
+  const std::size_t before = device.allocated_bytes();
+  {
+    const Buffer held = device.allocate(1000), other = second->device().allocate(50);
+    EXPECT_EQ(device.allocated_bytes(), before + 1000);
+  }
+  EXPECT_EQ(device.allocated_bytes(), before);
+}
+
 TEST_F(TwoDevices, IntegersWrapAroundAndAverageTowardsZero) {
   std::array<std::int32_t, 2> from = {1, -4}, into = {std::numeric_limits<std::int32_t>::max(), -3};
   first->reduce(from.data(), into.data(), 1, {Dtype::i32, Op::sum, 1});

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/replicas.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace bench {
+namespace {
+
+class TwoReplicas : public testing::Test {
+ protected:
+  std::unique_ptr<harness::Devices> devices = harness::open_devices("cpu:2", {.threads = 1});
+  models::Dataset data = models::make_synthetic(8, 1);
+
+  Replicas make(int accumulate) const {
+    models::ModelSettings settings;
+    settings.backend = "plain";
+    settings.capacity = 4;
+    return {*devices, "lenet", settings, {.accumulate = accumulate}};
+  }
+};
+
+TEST_F(TwoReplicas, ThatPartAreToldWithTheFirstTensorInWhichTheyDiffer) {
+  const Replicas replicas = make(1);
+  EXPECT_EQ(replicas.checksums().at(0), replicas.checksums().at(1));
+  const models::Parameter& third = replicas.model().parameter_table().at(2);
+  replicas.model(1).parameters()[third.offset + third.count - 1] += 1;
+  replicas.model(1).parameters()[replicas.model().parameter_table().at(3).offset] += 1;
+  try {
+    replicas.checksums();
+    FAIL() << "replicas that differ were called equal";
+  } catch (const harness::Error& error) {
+    EXPECT_NE(std::string(error.what()).find(third.name), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(TwoReplicas, AddUpTheSameGradientsInOneMicroBatchAndInThree) {
+  const Batch batch{&data, {0, 1, 2, 3, 4, 5, 6}, {4, 3}};
+  Replicas whole = make(1), parts = make(3);
+  for (Replicas* replicas : {&whole, &parts}) {
+    replicas->load(batch);
+    if (replicas->accumulates()) replicas->accumulate();
+    replicas->forward();
+    replicas->backward();
+    replicas->sync();
+    EXPECT_EQ(replicas->images(), 7U);
+  }
+  EXPECT_NEAR(whole.loss(), parts.loss(), 1e-5 * whole.loss());
+  for (int rank = 0; rank < 2; ++rank) {
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      const float expected = whole.model(rank).gradients()[i];
+      ASSERT_NEAR(parts.model(rank).gradients()[i], expected, 1e-5 + 1e-5 * std::abs(expected)) << rank << ' ' << i;
+    }
+  }
+}
+
+TEST_F(TwoReplicas, GiveBackTheirState) {
+  const Replicas replicas = make(1);
+  const auto initial = replicas.state();
+  replicas.model(0).parameters()[5] += 1;
+  replicas.restore(initial);
+  EXPECT_EQ(replicas.state(0), initial);
+  EXPECT_EQ(replicas.state(1), initial);
+}
+
+}  // namespace
+}  // namespace bench
