@@ -26,7 +26,8 @@ class Simulation {
         workload_(workload),
         costs_(costs),
         fluid_(router.capacities()),
-        link_bytes_(topology_.links.size()) {
+        link_bytes_(topology_.links.size()),
+        recent_(topology_.size()) {
     if (schedule.shape.ranks != topology_.size()) {
       throw harness::Error(schedule.name + " is for " + std::to_string(schedule.shape.ranks) + " ranks, " +
                            topology_.name + " has " + std::to_string(topology_.size()));
@@ -61,6 +62,10 @@ class Simulation {
     std::int32_t id;  // an op; of `flowed` a flow
     std::int32_t version = 0;
     bool operator>(const Event& other) const { return time > other.time; }
+  };
+  struct Recent {
+    Rank from = -1;
+    const Route* route = nullptr;
   };
   struct Moving {
     OpId op = -1;
@@ -123,9 +128,16 @@ class Simulation {
     events_.push({start + picoseconds(seconds), Event::done, id});
   }
 
+  // A rank often receives from the same one again: its last route is kept at hand.
+  const Route& route_of(const Op& op) {
+    Recent& recent = recent_[op.to.rank];
+    if (recent.from != op.from.rank) recent = {op.from.rank, &router_.between(op.from.rank, op.to.rank)};
+    return *recent.route;
+  }
+
   void begin(OpId id) {
     const Op& op = schedule_.ops[id];
-    const Route& route = router_.between(op.from.rank, op.to.rank);
+    const Route& route = route_of(op);
     const double bytes = bytes_of(op);
     for (std::size_t hop = 0; hop < route.links.size(); ++hop)
       link_bytes_[route.links[hop]] += bytes * route.weights[hop];
@@ -147,8 +159,7 @@ class Simulation {
     held_by_[moving.op] = fluid_.bottleneck(event.id);
     fluid_.end(event.id);
     changed_ = true;
-    const Op& op = schedule_.ops[moving.op];
-    const std::int64_t latency = picoseconds(router_.between(op.from.rank, op.to.rank).latency_seconds);
+    const std::int64_t latency = picoseconds(route_of(schedule_.ops[moving.op]).latency_seconds);
     if (latency == 0) {
       done(moving.op);
     } else {
@@ -274,6 +285,7 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Moving> moving_;  // by flow
   std::vector<double> link_bytes_;
+  std::vector<Recent> recent_;             // of each rank that receives
   std::vector<std::int32_t> missing_;      // of an op: what it still waits for
   std::vector<OpId> gate_, next_in_lane_;  // what it waited for longest; who is next in its stream
   std::vector<std::int64_t> ended_;        // picoseconds

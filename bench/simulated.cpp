@@ -121,7 +121,7 @@ Simulated::Simulated(const harness::Options& options, const Schedules& schedules
   }
   for (const std::string& software : options.names("software")) {
     if (software == "nccl") {
-      contenders_.push_back({software, "", "eager"});
+      contenders_.push_back({software, software, "eager"});
       continue;
     }
     for (const std::string& algorithm : schedules.names()) {
@@ -189,12 +189,14 @@ void Simulated::run_machine(const Machine& machine, const json& point, Session& 
       result.point["ranks"] = machine.described.size();
       result.point["software"] = contender.software;
       result.point["launch"] = contender.launch;
-      result.point["algorithm"] = contender.algorithm.empty() ? json(nullptr) : json(contender.algorithm);
+      result.point["algorithm"] = contender.algorithm;
       result.command = {"bench_allreduce", "--engine=simulated"};
       for (const char* axis :
            {"topology", "software", "algorithm", "bytes", "dtype", "op", "placement", "launch", "pieces"}) {
         const json& value = result.point[axis];
-        if (value.is_null() || (axis == std::string_view("algorithm") && !schedules_.file().empty())) continue;
+        if (value.is_null() ||
+            (axis == std::string_view("algorithm") && (contender.software == "nccl" || !schedules_.file().empty())))
+          continue;
         result.command.push_back(std::string("--").append(axis).append("=").append(
             value.is_string() ? value.get<std::string>() : value.dump()));
       }
@@ -254,7 +256,7 @@ void Simulated::print(const harness::Result& result) const {
   const auto metric = [&](const char* name) { return metric_of(result, name); };
   std::string topology = point["topology"];
   if (point["without"].is_string()) topology.append(" -").append(point["without"].get<std::string>());
-  std::string algorithm = point["algorithm"].is_string() ? point["algorithm"].get<std::string>() : "nccl";
+  std::string algorithm = point["algorithm"];
   std::string busiest, reason;
   if (result.extra.contains("chosen")) {
     algorithm.append(" ").append(result.extra["chosen"]["algorithm"].get<std::string>());

@@ -13,6 +13,7 @@
 #include "bench/main.hpp"
 #include "bench/session.hpp"
 #include "bench/training/course.hpp"
+#include "bench/training/forecast.hpp"
 #include "bench/training/options.hpp"
 #include "bench/training/strategy.hpp"
 #include "bench/training/timeline.hpp"
@@ -49,6 +50,9 @@ class Bench {
                   {.title = "speed-up", .width = 8},
                   {.title = "loss", .width = 7},
                   {.title = "accuracy", .width = 8}}) {
+    for (const char* name : {"topology", "without", "profile", "price"}) {
+      if (options.given(name)) throw harness::bad_value(name, options.text(name), "only --engine=simulated takes it");
+    }
     if (options.given("steps") && options.given("epochs")) {
       throw harness::bad_value("epochs", options.text("epochs"), "either steps or epochs are given, not both");
     }
@@ -463,5 +467,7 @@ class Bench {
 int main(int argc, char** argv) {
   return bench::run_main(
       "bench_train", "Times training steps on one device and several, and what their all-reduce costs; then trains.",
-      bench::training_options(), argc, argv, [](const harness::Options& options) { return Bench(options).run(); });
+      bench::training_options(), argc, argv, [](const harness::Options& options) {
+        return options.text("engine") == "simulated" ? bench::run_forecast(options) : Bench(options).run();
+      });
 }

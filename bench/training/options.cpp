@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "allreduce/algorithms.hpp"
+#include "bench/training/forecast.hpp"
 #include "harness/text.hpp"
 
 namespace bench {
@@ -101,6 +102,8 @@ std::vector<harness::Option> training_options() {
       {.name = "eval", .kind = Kind::flag, .help = "test accuracy after each epoch, or after the steps"},
       {.name = "trace", .kind = Kind::text, .help = "write a step of each point for Perfetto or chrome://tracing"}};
   options.insert(options.end(), own.begin(), own.end());
+  const auto forecast = forecast_options();
+  options.insert(options.end(), forecast.begin(), forecast.end());
   return options;
 }
 

@@ -46,7 +46,7 @@ class Simulated(BenchCase):
 
     def test_nccl_says_what_it_chose(self):
         rows = self.simulate("--topology=dgx-h100", "--software=nccl", "--bytes=8,1G")
-        self.assertEqual([row["point"]["algorithm"] for row in rows], [None, None])
+        self.assertEqual([row["point"]["algorithm"] for row in rows], ["nccl", "nccl"])
         self.assertEqual(rows[1]["chosen"]["algorithm"], "nvls Simple")
         self.assertFalse(rows[1]["metrics"]["busbw_is_link_speed"])
 

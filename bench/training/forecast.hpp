@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training step would take on a described machine: the layers' times as bench_model measured them on one device
+// (--profile), the all-reduces as simulated on --topology, overlapped as the real strategies overlap them. Nothing here
+// is measured again, and every row says that it is simulated.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/options.hpp"
+
+namespace bench {
+
+std::vector<harness::Option> forecast_options();
+
+struct LayerTimes {
+  std::string name = {};
+  double forward_seconds = 0, backward_seconds = 0;
+  std::size_t parameters = 0;
+};
+
+// Gradients that are reduced together: complete once backward has done its last layer.
+struct GradientBucket {
+  std::vector<std::string> layers = {};
+  std::size_t bytes = 0;
+  double ready_seconds = 0, begin_seconds = 0, end_seconds = 0;  // since the step began
+};
+
+struct StepForecast {
+  double forward_seconds = 0, backward_seconds = 0, optimizer_seconds = 0, communication_seconds = 0, step_seconds = 0;
+  std::vector<GradientBucket> buckets = {};
+
+  double compute_seconds() const { return forward_seconds + backward_seconds + optimizer_seconds; }
+};
+
+struct StepPlan {
+  std::size_t bucket_bytes = 0;        // 0: each layer's gradients are a bucket
+  std::size_t first_bucket_bytes = 0;  // of the first one
+  bool overlap = true;                 // a bucket is reduced while backward goes on
+};
+
+// `layers` from the first to the last; `reduce` gives the seconds of an all-reduce of so many bytes. One bucket is
+// reduced after another.
+StepForecast forecast_step(const std::vector<LayerTimes>& layers, double optimizer_seconds, const StepPlan& plan,
+                           const std::function<double(std::size_t)>& reduce);
+
+// All of bench_train with --engine=simulated; the exit status.
+int run_forecast(const harness::Options& options);
+
+}  // namespace bench

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forecast of bench_train: layers of a profile and simulated all-reduces, put together by hand here."""
+import json
+import pathlib
+import tempfile
+import unittest
+
+from bench_case import BenchCase
+
+# Forward 1 + 2 + 3 ms, backward 2 + 4 + 6 ms for 64 images; the last layer's gradients are ready first.
+LAYERS = [{"name": f"layer{i}", "forward_seconds": i * 1e-3, "backward_seconds": i * 2e-3, "parameters": 1 << 20}
+          for i in (1, 2, 3)]
+
+
+class Forecast(BenchCase):
+    binary = "bench_train"
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.profile = pathlib.Path(self.folder.name) / "profile.json"
+        self.write(LAYERS)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, layers):
+        row = {"bench": "model", "status": "ok", "point": {"model": "lenet", "batch": 64},
+               "metrics": {"optimizer_seconds": 1e-3}, "layers": layers}
+        self.profile.write_text(json.dumps({"results": [row]}))
+
+    def forecast(self, *options):
+        return self.results("--engine=simulated", f"--profile={self.profile}", "--model=lenet", "--batch=64", *options)
+
+    def all_reduce(self, topology, size):
+        self.binary = "bench_allreduce"
+        (row,) = self.results("--engine=simulated", f"--topology={topology}", "--algorithm=ring", f"--bytes={size}")
+        self.binary = "bench_train"
+        return row["metrics"]["seconds"]
+
+    def test_a_step_is_its_layers_and_what_of_the_all_reduce_is_not_hidden(self):
+        rows = self.forecast("--topology=pcie4-4gpu:2", "--strategy=scratch,distributed", "--scaling=weak", "--bucket=4M",
+                             "--overlap=on")
+        one = self.all_reduce("pcie4-4gpu:2", 4 << 20)
+        by = {(row["point"]["ranks"], row["point"]["strategy"]): row["metrics"] for row in rows}
+        compute = 6e-3 + 12e-3 + 1e-3
+        self.assertEqual([row["nature"] for row in rows], ["simulated"] * 4)
+        for strategy in ("scratch", "distributed"):
+            self.assertAlmostEqual(by[1, strategy]["step_seconds"], compute, 9)
+            self.assertAlmostEqual(by[2, strategy]["communication_seconds"], 3 * one, 9)
+        self.assertAlmostEqual(by[2, "scratch"]["step_seconds"], compute + 3 * one, 9)
+        # Two of three buckets hide behind 4 + 2 ms of backward.
+        self.assertLess(2 * one, 6e-3)
+        self.assertAlmostEqual(by[2, "distributed"]["step_seconds"], compute + one, 9)
+        self.assertAlmostEqual(by[2, "distributed"]["speedup"], 2 * compute / (compute + one), 6)
+
+    def test_strong_scaling_divides_the_batch_and_overlap_can_be_off(self):
+        rows = self.forecast("--topology=switch:4@pcie4", "--strategy=distributed", "--scaling=strong", "--overlap=on,off",
+                             "--price=3.6")
+        four = [row for row in rows if row["point"]["ranks"] == 4]
+        self.assertEqual({row["point"]["batch"] for row in four}, {16})
+        on, off = (next(row["metrics"] for row in four if row["point"]["overlap"] == word) for word in ("on", "off"))
+        self.assertAlmostEqual(on["compute_seconds"], 18e-3 / 4 + 1e-3, 9)
+        self.assertLess(on["step_seconds"], off["step_seconds"])
+        self.assertAlmostEqual(off["exposed_seconds"], off["communication_seconds"], 9)
+        hours = 60000 / on["images_per_second"] / 3600
+        self.assertAlmostEqual(on["price_per_epoch"], hours * 4 * 3.6, 9)
+
+    def test_nvlink_scales_better_than_pcie(self):
+        self.write([dict(layer, parameters=20 << 20) for layer in LAYERS])
+        rows = self.forecast("--topology=dgx-a100", "--without=none,nvlink", "--strategy=distributed", "--scaling=weak")
+        eight = {row["point"]["without"]: row["metrics"] for row in rows if row["point"]["ranks"] == 8}
+        self.assertGreater(eight[None]["scaling_efficiency"], 1.5 * eight["nvlink"]["scaling_efficiency"])
+
+    def test_bad_input_is_one_line_and_status_two(self):
+        profile = f"--profile={self.profile}"
+        empty = pathlib.Path(self.folder.name) / "empty.json"
+        empty.write_text('{"results": []}')
+        cases = [["--engine=simulated"], ["--engine=simulated", "--topology=ring:2"],
+                 ["--engine=simulated", "--topology=nothing", profile],
+                 ["--engine=simulated", "--topology=ring:2", "--profile=/no/such/file"],
+                 ["--engine=simulated", "--topology=ring:2", f"--profile={empty}"],
+                 ["--engine=simulated", "--topology=ring:2", profile, "--device=cpu:2"],
+                 ["--engine=simulated", "--topology=ring:2", profile, "--price=-1"],
+                 ["--engine=magic"], ["--topology=ring:2"], [profile], ["--price=1"]]
+        for options in cases:
+            with self.subTest(options):
+                done = self.run_bench(*options)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertRegex(done.stderr, "--(topology|profile|device|price|engine)")
+
+
+if __name__ == "__main__":
+    unittest.main()
