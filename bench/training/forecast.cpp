@@ -124,6 +124,11 @@ class Forecast {
     if (options.given("device")) {
       throw harness::bad_value("device", options.text("device"), "the simulated engine has the devices of --topology");
     }
+    for (const auto& name : options.names("strategy")) {
+      if (!find_strategy(name).reduces) {
+        throw harness::bad_value("strategy", name, "the forecast knows those that reduce by an algorithm");
+      }
+    }
     for (const auto& model : options.names("model")) profiles_[model] = read_profiles(options.text("profile"), model);
     for (const auto& name : options.names("topology")) {
       for (const auto& missing : options.names("without")) {
