@@ -159,7 +159,7 @@ class Bench {
     replica.momentum = options_.real("momentum") > 0;
     std::vector<std::size_t> rows;
     for (const json& point : points_of(block)) {
-      rows.push_back(session.add(describe(point, devices, replica, global_batch)));
+      rows.push_back(session.add(describe(point, devices, global_batch)));
     }
 
     if (options_.text("data") == "synthetic") make_data(models::find_model(block["model"].get<std::string>()));
@@ -189,8 +189,7 @@ class Bench {
     }
   }
 
-  harness::Result describe(const json& point, const harness::Devices& devices, const models::ModelSettings& replica,
-                           std::size_t global_batch) const {
+  harness::Result describe(const json& point, const harness::Devices& devices, std::size_t global_batch) const {
     harness::Result result;
     result.bench = "train";
     result.oversubscribed = devices.oversubscribed();
@@ -201,7 +200,7 @@ class Bench {
                          {"threads", devices.threads()},
                          {"engine", "streams"},
                          {"launch", options_.text("launch")},
-                         {"backend", replica.backend},
+                         {"backend", models::default_backend(devices[0])},
                          {"math", "f32"},
                          {"batch", (global_batch + devices.size() - 1) / devices.size()},
                          {"global_batch", global_batch},

@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "harness/device/cuda.hpp"
 #include "harness/options.hpp"
 
 namespace models {
@@ -19,6 +20,12 @@ constexpr std::array rows = {
                "it was built without oneDNN (Debian: libdnnl-dev)"},
 #endif
     BackendRow{"plain", "loops on one thread: the truth that others are held against", make_plain_backend},
+#ifdef RINGMARK_CUDNN
+    BackendRow{"cudnn", "NVIDIA's cuDNN and cuBLAS, on a GPU", make_cudnn_backend, {}, true},
+#else
+    BackendRow{"cudnn", "NVIDIA's cuDNN and cuBLAS, on a GPU", nullptr,
+               "it was built without cuDNN (needs the preset cuda, the CUDA toolkit and cuDNN 9)", true},
+#endif
 };
 
 }  // namespace
@@ -33,6 +40,35 @@ std::span<const BackendRow> backends() { return rows; }
 
 std::string_view default_backend() {
   return std::find_if(rows.begin(), rows.end(), [](const BackendRow& row) { return row.make != nullptr; })->name;
+}
+
+std::string_view default_backend(const harness::Device& device) {
+  return harness::is_gpu(device) ? "cudnn" : default_backend();
+}
+
+void Backend::step(const Trained& what, const Sgd& how) {
+  float* parameters = what.parameters;
+  const auto images = static_cast<double>(how.images);
+  if (how.momentum == 0 && how.weight_decay == 0) {
+    const auto rate = static_cast<float>(how.lr / images);
+    for (std::size_t i = 0; i < what.count; ++i) parameters[i] -= rate * what.gradients[i];
+    return;
+  }
+  const auto lr = static_cast<float>(how.lr), part = static_cast<float>(1 / images);
+  const auto kept = static_cast<float>(how.momentum), decay = static_cast<float>(how.weight_decay);
+  for (std::size_t i = 0; i < what.count; ++i) {
+    float change = what.gradients[i] * part + decay * parameters[i];
+    if (what.momentum) change = what.momentum[i] = kept * what.momentum[i] + change;
+    parameters[i] -= lr * change;
+  }
+}
+
+void Backend::clear(float* values, std::size_t count) { std::fill_n(values, count, 0.0F); }
+
+void Backend::copy(const float* from, float* to, std::size_t count) { std::copy_n(from, count, to); }
+
+void Backend::add(const float* from, float* into, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) into[i] += from[i];
 }
 
 const BackendRow& find_backend(std::string_view name) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who computes the layers. A Backend belongs to one replica: it makes Layers one after the other, each reading the
 // tensor that an earlier one put out, and is free to choose the memory layout of what passes between them. Everything
-// here is called on the worker of the replica's stream, since libraries keep state a thread.
+// here is called on the worker of the replica's stream, since libraries keep state a thread; for a GPU, where a call
+// only issues work to the stream, by the thread that drives the replica.
 #pragma once
 
 #include <cstdint>
@@ -43,6 +44,23 @@ struct Outcome {
   int correct = 0;  // images whose largest logit is that of their label
 };
 
+// Stochastic gradient descent as PyTorch's SGD has it. With g the gradient of the mean loss, p a parameter and v its
+// momentum, which begins as zero: g += weight_decay * p; v = momentum * v + g; p -= lr * v.
+struct Sgd {
+  double lr = 0.1;
+  std::size_t images = 1;  // of the global batch, over which the gradients are sums
+  double momentum = 0;
+  double weight_decay = 0;
+};
+
+// `count` parameters that a step changes. Without memory for momentum there is none.
+struct Trained {
+  float* parameters = nullptr;
+  const float* gradients = nullptr;
+  float* momentum = nullptr;
+  std::size_t count = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -68,6 +86,13 @@ class Backend {
   virtual LayerPointer linear(const TensorPointer& in, int features, const Weights&) = 0;
   // Softmax and cross entropy against `labels`, one an image. The loss is the output: there is no tensor.
   virtual LayerPointer cross_entropy(const TensorPointer& in, const std::uint8_t* labels, Outcome& outcome) = 0;
+
+  // What is done with the arenas, where an outcome is kept. By default all of it is in host memory.
+  virtual void step(const Trained& what, const Sgd& how);
+  virtual void clear(float* values, std::size_t count);
+  virtual void copy(const float* from, float* to, std::size_t count);
+  virtual void add(const float* from, float* into, std::size_t count);
+  virtual std::shared_ptr<Outcome> make_outcome() { return std::make_shared<Outcome>(); }
 };
 
 // How it computes. Winograd's convolutions multiply less and round more: Lavin and Gray, "Fast Algorithms for
@@ -77,12 +102,13 @@ enum class Math { f32, winograd };
 // "f32" or "winograd". Throws harness::UsageError for another.
 Math parse_math(std::string_view name);
 
-// What a backend computes with: memory of `device` for batches of up to `capacity` images, and `threads`.
+// What a backend computes with: a stream, memory of its device for batches of up to `capacity` images, and `threads`.
 struct Workplace {
-  harness::Device& device;
+  harness::Stream& stream;
   int capacity = 1;
   int threads = 1;
   Math math = Math::f32;
+  harness::Device& device = stream.device();
 };
 
 struct BackendRow {
@@ -91,18 +117,21 @@ struct BackendRow {
   // Null when this build lacks it. Throws harness::UsageError for a math that the backend has not.
   std::unique_ptr<Backend> (*make)(const Workplace&);
   std::string_view lacks = {};  // then, why
+  bool on_gpu = false;          // computes on GPUs, and on nothing else
 };
 
 // The fastest first.
 std::span<const BackendRow> backends();
 
-// The first that this build has.
+// The first that this build has for CPU devices, and for the device's kind.
 std::string_view default_backend();
+std::string_view default_backend(const harness::Device& device);
 
 // Throws harness::UsageError for a name that the table lacks, and for a backend that this build lacks.
 const BackendRow& find_backend(std::string_view name);
 
 std::unique_ptr<Backend> make_plain_backend(const Workplace& workplace);
 std::unique_ptr<Backend> make_onednn_backend(const Workplace& workplace);
+std::unique_ptr<Backend> make_cudnn_backend(const Workplace& workplace);
 
 }  // namespace models

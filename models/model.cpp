@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "harness/device/cpu.hpp"
+#include "harness/device/cuda.hpp"
 #include "harness/options.hpp"
 #include "harness/random.hpp"
 
@@ -33,7 +34,12 @@ Init parse_init(std::string_view name) {
 
 Model::Model(harness::Stream& stream, const ModelSettings& settings, const Shape& input)
     : stream_(stream), settings_(settings), input_(input) {
-  find_backend(settings.backend);
+  if (settings.backend.empty()) settings_.backend = default_backend(stream.device());
+  if (find_backend(settings_.backend).on_gpu != harness::is_gpu(stream.device())) {
+    throw harness::bad_value("backend", settings_.backend,
+                             "it does not compute on " + stream.device().name() +
+                                 "; allowed there: " + std::string(default_backend(stream.device())));
+  }
   if (settings.capacity < 1) throw harness::Error("a model needs room for at least one image");
   images_ = allocate(settings.capacity * input.size());
   memory_.push_back(stream.device().allocate(settings.capacity));
@@ -128,11 +134,20 @@ Model::Source Model::average_pool(const std::string& name, int side) {
 
 void Model::complete() {
   add("cross_entropy", {}, {here_},
-      [this](const Inputs& inputs, const Weights&) { return backend_->cross_entropy(inputs[0], labels_, outcome_); });
+      [this](const Inputs& inputs, const Weights&) { return backend_->cross_entropy(inputs[0], labels_, *outcome_); });
   lay_out();
   draw();
-  harness::run(stream_, [this] { make_layers(); });
+  issue([this] { make_layers(); });
   stream_.sync();
+}
+
+// In the stream's order: run by its worker, or, for a GPU, called at once, since what it calls only issues.
+void Model::issue(std::function<void()> work) {
+  if (harness::is_gpu(stream_.device())) {
+    work();
+  } else {
+    harness::run(stream_, std::move(work));
+  }
 }
 
 void Model::lay_out() {
@@ -150,7 +165,6 @@ void Model::lay_out() {
   statistic_arena_ = allocate(statistic_count_);
   if (!settings_.momentum) return;
   momentum_arena_ = allocate(size_);
-  std::fill_n(momentum_arena_, size_, 0.0F);
 }
 
 Weights Model::weights_of(const Named& layer) const {
@@ -168,8 +182,9 @@ Weights Model::weights_of(const Named& layer) const {
 }
 
 void Model::make_layers() {
-  backend_ =
-      find_backend(settings_.backend).make({stream_.device(), settings_.capacity, settings_.threads, settings_.math});
+  backend_ = find_backend(settings_.backend).make({stream_, settings_.capacity, settings_.threads, settings_.math});
+  outcome_ = backend_->make_outcome();
+  if (momentum_arena_) backend_->clear(momentum_arena_, size_);
   const TensorPointer images = backend_->input(input_, images_);
   for (Named& layer : layers_) {
     Inputs inputs;
@@ -182,6 +197,7 @@ void Model::make_layers() {
 
 // Batch norm begins as the identity, whatever the initialiser, and with statistics of mean 0 and variance 1.
 void Model::draw() {
+  std::vector<float> parameters(size_), statistics(statistic_count_);
   for (const Parameter& parameter : parameters_) {
     const bool weight = parameter.role == Role::weight;
     const bool drawn = weight || parameter.role == Role::bias;
@@ -191,15 +207,17 @@ void Model::draw() {
     if (settings_.init == Init::std001 && weight) bound = 0.01 * std::sqrt(3.0);
     for (std::size_t i = 0; i < parameter.count; ++i) {
       const float value = harness::uniform(settings_.seed + parameter.reference_offset + i, bound);
-      parameter_arena_[parameter.offset + i] = parameter.role == Role::scale ? 1 : value;
+      parameters[parameter.offset + i] = parameter.role == Role::scale ? 1 : value;
     }
   }
   for (const Named& layer : layers_) {
     if (layer.statistics.empty()) continue;
-    const Weights weights = weights_of(layer);
-    std::fill_n(weights.running_mean, layer.shape.channels, 0.0F);
-    std::fill_n(weights.running_variance, layer.shape.channels, 1.0F);
+    const Statistic& variance = statistics_[layer.statistics[1]];
+    std::fill_n(statistics.begin() + static_cast<std::ptrdiff_t>(variance.offset), variance.count, 1.0F);
   }
+  stream_.copy(parameters.data(), parameter_arena_, parameters.size() * sizeof(float));
+  stream_.copy(statistics.data(), statistic_arena_, statistics.size() * sizeof(float));
+  stream_.sync();
 }
 
 void Model::forward(int images) {
@@ -208,9 +226,9 @@ void Model::forward(int images) {
 
 void Model::forward(int layer, int images) {
   Named& named = layers_.at(layer);
-  harness::run(stream_, [this, &named, images] {
+  issue([this, &named, images] {
     if (images == 0) {
-      outcome_ = {};
+      *outcome_ = {};
     } else {
       named.layer->forward(images);
     }
@@ -218,8 +236,8 @@ void Model::forward(int layer, int images) {
 }
 
 void Model::evaluate(int images) {
-  harness::run(stream_, [this, images] {
-    outcome_ = {};
+  issue([this, images] {
+    *outcome_ = {};
     for (Named& named : layers_) {
       if (images > 0) named.layer->evaluate(images);
     }
@@ -230,39 +248,25 @@ Slice Model::backward(int layer, int images, Gradients how) {
   Named& named = layers_.at(layer);
   const bool adds = how == Gradients::add;
   if (adds && !earlier_gradients_) earlier_gradients_ = allocate(size_);
-  harness::run(stream_, [this, &named, images, adds] {
+  issue([this, &named, images, adds] {
     float* gradients = gradient_arena_ + named.slice.offset;
     if (images == 0) {
-      if (!adds) std::fill_n(gradients, named.slice.count, 0.0F);
+      if (!adds) backend_->clear(gradients, named.slice.count);
       return;
     }
-    if (adds) std::copy_n(gradients, named.slice.count, earlier_gradients_);
+    if (adds) backend_->copy(gradients, earlier_gradients_, named.slice.count);
     named.layer->backward(images);
-    if (!adds) return;
-    for (std::size_t i = 0; i < named.slice.count; ++i) gradients[i] += earlier_gradients_[i];
+    if (adds) backend_->add(earlier_gradients_, gradients, named.slice.count);
   });
   return named.slice;
 }
 
 void Model::step(const Sgd& how, Slice slice) {
   if (how.momentum != 0 && !momentum_arena_) throw harness::Error("the replica has no memory for momentum");
-  harness::run(stream_, [this, how, slice] {
-    float* parameters = parameter_arena_ + slice.offset;
-    const float* gradients = gradient_arena_ + slice.offset;
-    const auto images = static_cast<double>(how.images);
-    if (how.momentum == 0 && how.weight_decay == 0) {
-      const auto rate = static_cast<float>(how.lr / images);
-      for (std::size_t i = 0; i < slice.count; ++i) parameters[i] -= rate * gradients[i];
-      return;
-    }
-    float* momentum = momentum_arena_ ? momentum_arena_ + slice.offset : nullptr;
-    const auto lr = static_cast<float>(how.lr), part = static_cast<float>(1 / images);
-    const auto kept = static_cast<float>(how.momentum), decay = static_cast<float>(how.weight_decay);
-    for (std::size_t i = 0; i < slice.count; ++i) {
-      float change = gradients[i] * part + decay * parameters[i];
-      if (momentum) change = momentum[i] = kept * momentum[i] + change;
-      parameters[i] -= lr * change;
-    }
+  issue([this, how, slice] {
+    backend_->step({parameter_arena_ + slice.offset, gradient_arena_ + slice.offset,
+                    momentum_arena_ ? momentum_arena_ + slice.offset : nullptr, slice.count},
+                   how);
   });
 }
 

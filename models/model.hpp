@@ -28,22 +28,13 @@ enum class Init {
 Init parse_init(std::string_view name);
 
 struct ModelSettings {
-  std::string backend = std::string(default_backend());
-  int capacity = 256;  // images of the largest shard
-  int threads = 1;     // that the backend computes with, on the stream's worker and beside it
+  std::string backend = {};  // by default the fastest for the stream's device
+  int capacity = 256;        // images of the largest shard
+  int threads = 1;           // that the backend computes with, on the stream's worker and beside it
   Init init = Init::he;
   std::uint64_t seed = 1;
   bool momentum = false;  // whether the replica has memory for it
   Math math = Math::f32;
-};
-
-// Stochastic gradient descent as PyTorch's SGD has it. With g the gradient of the mean loss, p a parameter and v its
-// momentum, which begins as zero: g += weight_decay * p; v = momentum * v + g; p -= lr * v.
-struct Sgd {
-  double lr = 0.1;
-  std::size_t images = 1;  // of the global batch, over which the gradients are sums
-  double momentum = 0;
-  double weight_decay = 0;
 };
 
 // Whether backward replaces the gradients or adds to them: the latter for all but the first part of a batch that a
@@ -61,7 +52,7 @@ struct StateTensor {
 class Model {
  public:
   // The stream must outlive the model. The parameters are drawn here. Throws harness::UsageError for a backend that
-  // this build lacks.
+  // this build lacks, or that cannot compute on the stream's device.
   Model(harness::Stream& stream, const ModelSettings& settings, const Shape& input = {1, 28, 28});
   virtual ~Model() = default;
   Model(const Model&) = delete;
@@ -90,7 +81,7 @@ class Model {
   // for.
   void step(const Sgd& how) { step(how, {0, size_}); }
   void step(const Sgd& how, Slice slice);
-  const Outcome& outcome() const { return outcome_; }
+  const Outcome& outcome() const { return *outcome_; }
   // Where the values that a layer puts out, and their gradients, lie; the last layer but one puts out the logits.
   Extent output(int layer) const { return layers_.at(layer).layer->output()->extent(); }
 
@@ -148,6 +139,7 @@ class Model {
   void lay_out();
   void draw();
   void make_layers();
+  void issue(std::function<void()> work);
 
   harness::Stream& stream_;
   ModelSettings settings_;
@@ -167,7 +159,7 @@ class Model {
   float* earlier_gradients_ = nullptr;  // while backward adds to them
   std::size_t size_ = 0;
   std::size_t statistic_count_ = 0;
-  Outcome outcome_;
+  std::shared_ptr<Outcome> outcome_;
 };
 
 struct ModelRow {

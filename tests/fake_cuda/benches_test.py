@@ -147,6 +147,35 @@ class Nccl(FakeCase):
             self.assertIn("NCCL: failure", done.stderr)
 
 
+class Train(FakeCase):
+    binary = "bench_train"
+
+    def setUp(self):
+        if "built without cuDNN" in self.run_bench("--device=cuda:0", "--data=synthetic", "--steps=1").stderr:
+            self.skipTest("this build has no cuDNN")
+
+    def test_lenet_reproduces_pytorch_on_one_gpu_and_on_two(self):
+        golden = json.loads((ROOT / "tests/models/golden/lenet_he_B64_lr0.1.json").read_text())
+        steps = 3
+        rows = self.results("--model=lenet", "--device=cuda:0,cuda:1,2", "--strategy=distributed",
+                            "--algorithm=ring", "--scaling=strong", "--batch=64", f"--steps={steps}", "--lr=0.1",
+                            "--init=he", f"--seed={golden['seed']}", "--order=sequential", "--iterations=1",
+                            "--warmup=0")
+        self.assertEqual([row["point"]["ranks"] for row in rows], [1, 2])
+        for row in rows:
+            self.assertEqual((row["status"], row["nature"], row["point"]["backend"]), ("ok", "emulated", "cudnn"))
+            for loss, expected in zip(row["losses"], golden["loss_mean"][:steps], strict=True):
+                self.assertAlmostEqual(loss, expected, delta=1e-5 * expected)
+
+    def test_the_smallest_model_trains_too_and_a_network_with_missing_layers_is_one_line(self):
+        rows = self.results("--model=mlp", "--device=cuda:0,1,2", "--data=synthetic", "--steps=3", "--batch=7",
+                            "--iterations=1")
+        self.assertTrue(all(row["check"] == "exact" for row in rows))
+        done = self.run_bench("--model=resnet18", "--device=cuda:0", "--data=synthetic", "--steps=1")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--backend=cudnn", done.stderr)
+
+
 class Link(FakeCase):
     binary = "bench_link"
 

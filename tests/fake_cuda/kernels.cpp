@@ -11,6 +11,7 @@
 #include "tests/fake_cuda/host_kernel.hpp"
 //
 #include "harness/device/kernels.cuh"
+#include "models/backends/kernels.cuh"
 #include "tests/fake_cuda/machine.hpp"
 
 thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;
@@ -68,8 +69,41 @@ void add_reduces(std::unordered_map<std::string, Bind>& table) {
                 reduce_row<Stored, harness::Op::max>(), reduce_row<Stored, harness::Op::prod>()});
 }
 
+std::size_t of(int images, int classes) { return static_cast<std::size_t>(images) * classes * sizeof(float); }
+
+// Those of models/.
+void add_training(std::unordered_map<std::string, Bind>& table) {
+  using Accesses = std::vector<Access>;
+  namespace kernels = models::kernels;
+  table.insert(row(kernels::loss, [](const float* logits, const std::uint8_t* labels, double* losses, int* hits,
+                                     int images, int classes) {
+    const auto count = static_cast<std::size_t>(images);
+    return Accesses{
+        {logits, of(images, classes)}, {labels, count}, {losses, count * sizeof(double)}, {hits, count * sizeof(int)}};
+  }));
+  table.insert(row(kernels::loss_gradient, [](const float* logits, const std::uint8_t* labels, float* gradient,
+                                              int images, int classes) {
+    return Accesses{
+        {logits, of(images, classes)}, {labels, static_cast<std::size_t>(images)}, {gradient, of(images, classes)}};
+  }));
+  table.insert(row(kernels::totals, [](const double* losses, const int* hits, double* sum, int* correct, int images) {
+    const auto count = static_cast<std::size_t>(images);
+    return Accesses{
+        {losses, count * sizeof(double)}, {hits, count * sizeof(int)}, {sum, sizeof(double)}, {correct, sizeof(int)}};
+  }));
+  table.insert(row(kernels::step_with_momentum, [](float* parameters, const float* gradients, float* momentum,
+                                                   std::size_t count, float, float, float, float) {
+    const std::size_t bytes = count * sizeof(float);
+    return Accesses{{parameters, bytes}, {gradients, bytes}, {momentum ? momentum : parameters, bytes}};
+  }));
+  table.insert(row(kernels::step, [](float* parameters, const float* gradients, std::size_t count, float) {
+    return Accesses{{parameters, count * sizeof(float)}, {gradients, count * sizeof(float)}};
+  }));
+}
+
 std::unordered_map<std::string, Bind> make_table() {
   std::unordered_map<std::string, Bind> table;
+  add_training(table);
   add_reduces<float>(table);
   add_reduces<double>(table);
   add_reduces<__half>(table);

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layers on a GPU, by NVIDIA's libraries: cuDNN (https://docs.nvidia.com/deeplearning/cudnn/), and cuBLAS for the
+// linear layers. All in f32, images in the order [image][channel][row][column]. Everything is issued to the replica's
+// stream by the thread that calls. How a convolution is computed, and the memory for it, is settled when its layer is
+// made; ways that give the same bits every time are preferred.
+#include <cublas_v2.h>
+#include <cudnn.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "harness/device/cuda_native.hpp"
+#include "models/backend.hpp"
+#include "models/backends/kernels.hpp"
+
+namespace models {
+
+namespace {
+
+void check(cudnnStatus_t status, const char* doing) {
+  if (status != CUDNN_STATUS_SUCCESS)
+    throw harness::Error(std::string(doing) + ": cuDNN: " + cudnnGetErrorString(status));
+}
+void check(cublasStatus_t status, const char* doing) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw harness::Error(std::string(doing) + ": cuBLAS: " + cublasGetStatusString(status));
+  }
+}
+
+constexpr float one = 1, none = 0;  // what a result is multiplied by, and what was there before
+
+// A descriptor of cuDNN's, or a library's handle.
+template <typename Handle, auto create, auto destroy>
+class Owned {
+ public:
+  Owned() { check(create(&handle_), "making a handle"); }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() { destroy(handle_); }
+  Handle get() const { return handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
+using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;
+using ConvolutionDescriptor =
+    Owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor>;
+using PoolingDescriptor = Owned<cudnnPoolingDescriptor_t, cudnnCreatePoolingDescriptor, cudnnDestroyPoolingDescriptor>;
+using ActivationDescriptor =
+    Owned<cudnnActivationDescriptor_t, cudnnCreateActivationDescriptor, cudnnDestroyActivationDescriptor>;
+
+// What the layers of a replica share. The workspace is one for all, since they run one after the other.
+struct Library {
+  explicit Library(const Workplace& place) : workplace(place), stream(on_its_gpu(place.stream)) {
+    check(cudnnSetStream(dnn.get(), stream), "giving cuDNN a stream");
+    check(cublasSetStream(blas.get(), stream), "giving cuBLAS a stream");
+  }
+  void reserve(std::size_t bytes) {
+    if (bytes > workspace.bytes()) workspace = workplace.stream.device().allocate(bytes);
+  }
+
+  // The handles that are made next belong to the current GPU.
+  static cudaStream_t on_its_gpu(harness::Stream& stream) {
+    harness::use_gpu(harness::gpu_of(stream.device()));
+    return harness::native_stream(stream);
+  }
+
+  Workplace workplace;
+  cudaStream_t stream;
+  Owned<cudnnHandle_t, cudnnCreate, cudnnDestroy> dnn;
+  Owned<cublasHandle_t, cublasCreate, cublasDestroy> blas;
+  harness::Buffer workspace;
+};
+
+struct Values : Tensor {
+  Values(Library& library, const Shape& of_one_image, float* there = nullptr) : Tensor(of_one_image), value(there) {
+    if (there) return;
+    const std::size_t bytes = library.workplace.capacity * shape.size() * sizeof(float);
+    for (float** data : {&value, &gradient}) {
+      memory.push_back(library.workplace.stream.device().allocate(bytes));
+      *data = reinterpret_cast<float*>(memory.back().data());
+    }
+  }
+  Extent extent() const override { return {value, gradient, memory.empty() ? 0 : memory.back().bytes()}; }
+  // Of the first `images`.
+  cudnnTensorDescriptor_t described(int images) const {
+    check(cudnnSetTensor4dDescriptor(descriptor.get(), CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, images, shape.channels,
+                                     shape.height, shape.width),
+          "describing a tensor");
+    return descriptor.get();
+  }
+
+  float* value = nullptr;
+  float* gradient = nullptr;  // null for the images that are loaded
+  std::vector<harness::Buffer> memory;
+  TensorDescriptor descriptor;
+};
+using ValuesPointer = std::shared_ptr<Values>;
+
+// A layer from `in` to `out`, on the library's stream.
+class GpuLayer : public Layer {
+ public:
+  GpuLayer(Library& library, ValuesPointer in, const ValuesPointer& out)
+      : Layer(out), library_(library), in_(std::move(in)), out_(out) {}
+
+ protected:
+  Library& library_;
+  const ValuesPointer in_, out_;
+};
+
+// With a bias for each channel of what it puts out.
+class Weighted : public GpuLayer {
+ public:
+  Weighted(Library& library, const ValuesPointer& in, const ValuesPointer& out, const Weights& weights)
+      : GpuLayer(library, in, out), weights_(weights) {
+    check(cudnnSetTensor4dDescriptor(bias_.get(), CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, out->shape.channels, 1, 1),
+          "describing a bias");
+  }
+
+ protected:
+  void add_bias(int images) {
+    check(cudnnAddTensor(library_.dnn.get(), &one, bias_.get(), weights_.bias, &one, out_->described(images),
+                         out_->value),
+          "adding a bias");
+  }
+  void sum_bias_gradient(int images) {
+    check(cudnnConvolutionBackwardBias(library_.dnn.get(), &one, out_->described(images), out_->gradient, &none,
+                                       bias_.get(), weights_.bias_gradient),
+          "summing the gradient of a bias");
+  }
+
+  const Weights weights_;
+
+ private:
+  TensorDescriptor bias_;
+};
+
+class Convolution : public Weighted {
+ public:
+  Convolution(Library& library, const ValuesPointer& in, const ValuesPointer& out, const Window& window,
+              const Weights& weights)
+      : Weighted(library, in, out, weights) {
+    check(cudnnSetFilter4dDescriptor(filter_.get(), CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, out->shape.channels,
+                                     in->shape.channels, window.kernel, window.kernel),
+          "describing weights");
+    check(cudnnSetConvolution2dDescriptor(how_.get(), window.padding, window.padding, window.stride, window.stride, 1,
+                                          1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+          "describing a convolution");
+    check(cudnnSetConvolutionMathType(how_.get(), CUDNN_FMA_MATH), "asking for plain f32");
+    const int images = library.workplace.capacity;
+    const auto x = in->described(images), y = out->described(images);
+    forward_ = choose<cudnnConvolutionFwdAlgoPerf_t>([&](int most, int* count, auto* found) {
+      return cudnnGetConvolutionForwardAlgorithm_v7(library.dnn.get(), x, filter_.get(), how_.get(), y, most, count,
+                                                    found);
+    });
+    weights_back_ = choose<cudnnConvolutionBwdFilterAlgoPerf_t>([&](int most, int* count, auto* found) {
+      return cudnnGetConvolutionBackwardFilterAlgorithm_v7(library.dnn.get(), x, y, how_.get(), filter_.get(), most,
+                                                           count, found);
+    });
+    if (!in->gradient) return;
+    data_back_ = choose<cudnnConvolutionBwdDataAlgoPerf_t>([&](int most, int* count, auto* found) {
+      return cudnnGetConvolutionBackwardDataAlgorithm_v7(library.dnn.get(), filter_.get(), y, how_.get(), x, most,
+                                                         count, found);
+    });
+  }
+
+  void forward(int images) override {
+    check(cudnnConvolutionForward(library_.dnn.get(), &one, in_->described(images), in_->value, filter_.get(),
+                                  weights_.weight, how_.get(), forward_, library_.workspace.data(),
+                                  library_.workspace.bytes(), &none, out_->described(images), out_->value),
+          "convolution");
+    add_bias(images);
+  }
+  void backward(int images) override {
+    const auto y = out_->described(images), x = in_->described(images);
+    sum_bias_gradient(images);
+    check(cudnnConvolutionBackwardFilter(library_.dnn.get(), &one, x, in_->value, y, out_->gradient, how_.get(),
+                                         weights_back_, library_.workspace.data(), library_.workspace.bytes(), &none,
+                                         filter_.get(), weights_.weight_gradient),
+          "convolution, gradient of the weights");
+    if (!in_->gradient) return;
+    check(cudnnConvolutionBackwardData(library_.dnn.get(), &one, filter_.get(), weights_.weight, y, out_->gradient,
+                                       how_.get(), data_back_, library_.workspace.data(), library_.workspace.bytes(),
+                                       &none, x, in_->gradient),
+          "convolution, gradient of the input");
+  }
+
+ private:
+  // The fastest by cuDNN's own guess among those that repeat themselves, else the fastest; its workspace is taken.
+  template <typename Found, typename Ask>
+  decltype(Found::algo) choose(const Ask& ask) {
+    std::array<Found, 8> found{};
+    int count = 0;
+    check(ask(static_cast<int>(found.size()), &count, found.data()), "choosing how to convolve");
+    const auto end = found.begin() + count;
+    const auto works = [](const Found& way) { return way.status == CUDNN_STATUS_SUCCESS; };
+    auto best = std::find_if(found.begin(), end,
+                             [&](const Found& way) { return works(way) && way.determinism == CUDNN_DETERMINISTIC; });
+    if (best == end) best = std::find_if(found.begin(), end, works);
+    if (best == end) throw harness::Error("cuDNN knows no way to do this convolution");
+    library_.reserve(best->memory);
+    return best->algo;
+  }
+
+  FilterDescriptor filter_;
+  ConvolutionDescriptor how_;
+  cudnnConvolutionFwdAlgo_t forward_{};
+  cudnnConvolutionBwdFilterAlgo_t weights_back_{};
+  cudnnConvolutionBwdDataAlgo_t data_back_{};
+};
+
+// cuBLAS counts its matrices by columns, so our rows of images are its columns.
+class Linear : public Weighted {
+ public:
+  using Weighted::Weighted;
+
+  void forward(int images) override {
+    check(cublasSgemm(library_.blas.get(), CUBLAS_OP_T, CUBLAS_OP_N, outputs(), images, inputs(), &one, weights_.weight,
+                      inputs(), in_->value, inputs(), &none, out_->value, outputs()),
+          "linear layer");
+    add_bias(images);
+  }
+  void backward(int images) override {
+    sum_bias_gradient(images);
+    check(cublasSgemm(library_.blas.get(), CUBLAS_OP_N, CUBLAS_OP_T, inputs(), outputs(), images, &one, in_->value,
+                      inputs(), out_->gradient, outputs(), &none, weights_.weight_gradient, inputs()),
+          "linear layer, gradient of the weights");
+    if (!in_->gradient) return;
+    check(cublasSgemm(library_.blas.get(), CUBLAS_OP_N, CUBLAS_OP_N, inputs(), images, outputs(), &one, weights_.weight,
+                      inputs(), out_->gradient, outputs(), &none, in_->gradient, inputs()),
+          "linear layer, gradient of the input");
+  }
+
+ private:
+  int inputs() const { return static_cast<int>(in_->shape.size()); }
+  int outputs() const { return out_->shape.channels; }
+};
+
+// In place: its own output serves as the input of the derivative, both are positive at the same elements.
+class Relu : public GpuLayer {
+ public:
+  Relu(Library& library, const ValuesPointer& in) : GpuLayer(library, in, in) {
+    check(cudnnSetActivationDescriptor(how_.get(), CUDNN_ACTIVATION_RELU, CUDNN_PROPAGATE_NAN, 0), "describing a relu");
+  }
+
+  void forward(int images) override {
+    const auto all = in_->described(images);
+    check(cudnnActivationForward(library_.dnn.get(), how_.get(), &one, all, in_->value, &none, all, in_->value),
+          "relu");
+  }
+  void backward(int images) override {
+    const auto all = in_->described(images);
+    check(cudnnActivationBackward(library_.dnn.get(), how_.get(), &one, all, in_->value, all, in_->gradient, all,
+                                  in_->value, &none, all, in_->gradient),
+          "relu, gradient");
+  }
+
+ private:
+  ActivationDescriptor how_;
+};
+
+class AveragePool : public GpuLayer {
+ public:
+  AveragePool(Library& library, const ValuesPointer& in, const ValuesPointer& out, int side)
+      : GpuLayer(library, in, out) {
+    check(cudnnSetPooling2dDescriptor(how_.get(), CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, CUDNN_PROPAGATE_NAN,
+                                      side, side, 0, 0, side, side),
+          "describing a pooling");
+  }
+
+  void forward(int images) override {
+    check(cudnnPoolingForward(library_.dnn.get(), how_.get(), &one, in_->described(images), in_->value, &none,
+                              out_->described(images), out_->value),
+          "pooling");
+  }
+  void backward(int images) override {
+    const auto x = in_->described(images), y = out_->described(images);
+    check(cudnnPoolingBackward(library_.dnn.get(), how_.get(), &one, y, out_->value, y, out_->gradient, x, in_->value,
+                               &none, x, in_->gradient),
+          "pooling, gradient");
+  }
+
+ private:
+  PoolingDescriptor how_;
+};
+
+class CrossEntropy : public Layer {
+ public:
+  CrossEntropy(Library& library, ValuesPointer in, const std::uint8_t* labels, Outcome& outcome)
+      : Layer(nullptr), library_(library), in_(std::move(in)), labels_(labels), outcome_(outcome) {
+    harness::Device& device = library.workplace.stream.device();
+    losses_ = device.allocate(library.workplace.capacity * sizeof(double));
+    hits_ = device.allocate(library.workplace.capacity * sizeof(int));
+    total_ = device.allocate(sizeof(Outcome));
+  }
+
+  void forward(int images) override {
+    use();
+    auto* losses = reinterpret_cast<double*>(losses_.data());
+    auto* hits = reinterpret_cast<int*>(hits_.data());
+    auto* total = reinterpret_cast<Outcome*>(total_.data());
+    harness::check_cuda(kernels::launch_loss(in_->value, labels_, losses, hits, images, classes(), library_.stream),
+                        "loss");
+    harness::check_cuda(kernels::launch_totals(losses, hits, &total->loss, &total->correct, images, library_.stream),
+                        "sum of the losses");
+    library_.workplace.stream.copy(total, &outcome_, sizeof(Outcome));
+  }
+  void backward(int images) override {
+    use();
+    harness::check_cuda(
+        kernels::launch_loss_gradient(in_->value, labels_, in_->gradient, images, classes(), library_.stream),
+        "gradient of the loss");
+  }
+
+ private:
+  int classes() const { return static_cast<int>(in_->shape.size()); }
+  void use() const { harness::use_gpu(harness::gpu_of(library_.workplace.stream.device())); }
+
+  Library& library_;
+  const ValuesPointer in_;
+  const std::uint8_t* labels_;
+  Outcome& outcome_;
+  harness::Buffer losses_, hits_, total_;
+};
+
+class Cudnn : public Backend {
+ public:
+  explicit Cudnn(const Workplace& workplace) : library_(workplace) {}
+
+  TensorPointer input(const Shape& shape, float* images) override {
+    return std::make_shared<Values>(library_, shape, images);
+  }
+  LayerPointer convolution(const TensorPointer& in, int channels, const Window& window,
+                           const Weights& weights) override {
+    return std::make_unique<Convolution>(
+        library_, values(in), make({channels, window.outputs(in->shape.height), window.outputs(in->shape.width)}),
+        window, weights);
+  }
+  LayerPointer batch_norm(const TensorPointer&, bool, const Weights&) override { throw missing("batch norm"); }
+  LayerPointer relu(const TensorPointer& in) override { return std::make_unique<Relu>(library_, values(in)); }
+  LayerPointer branch(const TensorPointer&) override { throw missing("values with two readers"); }
+  LayerPointer residual_sum(const TensorPointer&, const TensorPointer&) override {
+    throw missing("sums of two layers");
+  }
+  LayerPointer average_pool(const TensorPointer& in, int side) override {
+    return std::make_unique<AveragePool>(
+        library_, values(in), make({in->shape.channels, in->shape.height / side, in->shape.width / side}), side);
+  }
+  LayerPointer linear(const TensorPointer& in, int features, const Weights& weights) override {
+    return std::make_unique<Linear>(library_, values(in), make({features, 1, 1}), weights);
+  }
+  LayerPointer cross_entropy(const TensorPointer& in, const std::uint8_t* labels, Outcome& outcome) override {
+    return std::make_unique<CrossEntropy>(library_, values(in), labels, outcome);
+  }
+
+  void step(const Trained& what, const Sgd& how) override {
+    harness::use_gpu(harness::gpu_of(library_.workplace.stream.device()));
+    const auto images = static_cast<double>(how.images);
+    const cudaError_t status = how.momentum == 0 && how.weight_decay == 0
+                                   ? kernels::launch_step(what.parameters, what.gradients, what.count,
+                                                          static_cast<float>(how.lr / images), library_.stream)
+                                   : kernels::launch_step_with_momentum(
+                                         what.parameters, what.gradients, what.momentum, what.count,
+                                         {static_cast<float>(how.lr), static_cast<float>(1 / images),
+                                          static_cast<float>(how.momentum), static_cast<float>(how.weight_decay)},
+                                         library_.stream);
+    harness::check_cuda(status, "step");
+  }
+  void clear(float* values, std::size_t count) override {
+    harness::check_cuda(cudaMemsetAsync(values, 0, count * sizeof(float), library_.stream), "clearing");
+  }
+  void copy(const float* from, float* to, std::size_t count) override {
+    library_.workplace.stream.copy(from, to, count * sizeof(float));
+  }
+  void add(const float* from, float* into, std::size_t count) override {
+    library_.workplace.stream.reduce(from, into, count, {harness::Dtype::f32, harness::Op::sum, 1});
+  }
+  // Pinned, so that the outcome arrives while the host goes on issuing.
+  std::shared_ptr<Outcome> make_outcome() override {
+    void* memory = nullptr;
+    harness::check_cuda(cudaHostAlloc(&memory, sizeof(Outcome), cudaHostAllocPortable), "taking pinned host memory");
+    return {new (memory) Outcome, [](Outcome* outcome) { cudaFreeHost(outcome); }};
+  }
+
+ private:
+  static ValuesPointer values(const TensorPointer& tensor) { return std::static_pointer_cast<Values>(tensor); }
+  static harness::UsageError missing(const std::string& what) {
+    return harness::UsageError("--backend=cudnn: " + what + " cannot be computed by it; it serves lenet and mlp");
+  }
+  ValuesPointer make(const Shape& shape) { return std::make_shared<Values>(library_, shape); }
+
+  Library library_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cudnn_backend(const Workplace& workplace) {
+  if (workplace.math != Math::f32)
+    throw harness::UsageError("--math=winograd: the cudnn backend computes in f32 alone");
+  return std::make_unique<Cudnn>(workplace);
+}
+
+}  // namespace models
