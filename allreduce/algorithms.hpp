@@ -22,11 +22,59 @@ Schedule tree(const Shape& shape);
 // algorithms for clusters of workstations" (2009). 2(n-1) steps of an n-th of the vector.
 Schedule ring(const Shape& shape);
 
+// As ring, with one half of the vector going round each way, for links that carry both directions at once: Jain and
+// Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus interconnects" (ICS 2010), in one dimension.
+Schedule bidirectional_ring(const Shape& shape);
+
+// Partners at distance 1, 2, 4 and so on exchange whole vectors and both add: Thakur, Rabenseifner, Gropp (2005),
+// section 4.5. ceil(log2 n) steps of a whole vector, and two more where n is no power of two.
+Schedule recursive_doubling(const Shape& shape);
+
+// A reduce-scatter by halves of the vector at distance 1, 2, 4 and so on, an all-gather the other way round:
+// Rabenseifner, "Optimization of collective reduction operations" (ICCS 2004). As few bytes as ring, 2 log2 n steps;
+// three more steps where n is no power of two.
+Schedule halving_doubling(const Shape& shape);
+
+// Two binary trees, each for one half of the vector, in which every rank but one or two is a leaf of one of them:
+// Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (2009); in NCCL
+// since 2.4. With many pieces every link carries the vector about once each way.
+Schedule double_tree(const Shape& shape);
+
+// Everyone owns a slice, adds up all its contributions and hands out the sum: the parameter server with a shard on
+// every rank (Li et al. 2014), and the two-shot kernel of NVIDIA's TensorRT-LLM (2023). Two steps of an n-th to
+// everyone.
+Schedule two_shot(const Shape& shape);
+
+// Everyone reads everyone and adds in the order of ranks: the one-shot kernel of NVIDIA's TensorRT-LLM (2023). One
+// step, n - 1 vectors to everyone.
+Schedule one_shot(const Shape& shape);
+
+// A reduce-scatter in each group, an all-reduce of each slice among its owners, an all-gather in each group, all around
+// rings: Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy" (MLSys
+// 2019). As few bytes as ring, of which only 2(g-1)/g of a slice, for g groups, leaves a group from each rank.
+Schedule hierarchical(const Shape& shape);
+
+// Each group's first rank adds up its group, the leaders all-reduce around a ring, and hand the sum back: Jia et al.,
+// "Highly scalable deep learning training system with mixed-precision: training ImageNet in four minutes" (2018).
+Schedule leader(const Shape& shape);
+
+// Ranks as rows and columns, as square as their number allows. A reduce-scatter along one dimension, an all-reduce
+// along the other, an all-gather back along the first: Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50
+// training in a flash" (2018); one half of the vector begins with the rows and one with the columns, after Jain and
+// Sabharwal (2010). As few bytes as ring, about 4 sqrt(n) steps.
+Schedule torus(const Shape& shape);
+
+// Ranks of a group of hierarchical and leader: as asked for, at most all. By default the smallest divisor of their
+// number that is at least its square root.
+int group_of(const Shape& shape);
+
 struct Algorithm {
   std::string_view name;
   std::string_view summary;
   Schedule (*build)(const Shape&);
-  bool busbw_is_link_speed;  // it moves 2(n-1)/n of the vector over each link, as nccl-tests' busbw supposes
+  // Every rank sends and receives just 2(n-1)/n of the vector, for any n, as nccl-tests' busbw supposes.
+  bool busbw_is_link_speed;
+  bool grouped = false;  // heeds Shape::group
 };
 
 std::span<const Algorithm> algorithms();

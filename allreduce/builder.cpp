@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <numeric>
-#include <set>
 
 #include "harness/error.hpp"
 
@@ -17,8 +15,7 @@ Builder::Builder(std::string name, const Shape& shape, int chunks) {
   schedule_.name = std::move(name);
   schedule_.shape = shape;
   schedule_.chunks = chunks;
-  Access untouched;
-  untouched.written = shape.placement == Placement::in_place;
+  const Access untouched{shape.placement == Placement::in_place ? Own::data : Own::input};
   ranks_.assign(shape.ranks, Intervals<Access>(chunks, untouched));
 }
 
@@ -30,134 +27,181 @@ Chunk Builder::at(Rank rank, int first, int count) const {
   return {rank, Space::data, first, count};
 }
 
-// Where the value of a chunk stands now: in the input as long as nothing was written, else in data.
-Chunk Builder::source(const Chunk& chunk) {
-  bool any = false;
-  bool all = true;
+Builder::Own Builder::own(const Chunk& chunk) {
+  bool first_part = true;
+  Own found = Own::data;
   ranks_[chunk.rank].visit(chunk.first, chunk.count, [&](int, int, Access& access) {
-    any = any || access.written;
-    all = all && access.written;
+    if (!first_part && access.own != found) {
+      throw harness::Error(schedule_.name + ": a chunk is half input, half result: use smaller ones");
+    }
+    first_part = false;
+    found = access.own;
   });
-  if (any != all) throw harness::Error(schedule_.name + ": a chunk is half input, half result: use smaller ones");
-  Chunk found = chunk;
-  found.space = all ? Space::data : Space::input;
   return found;
 }
 
-void Builder::depend(Op& op, const Chunk& chunk, bool writes) {
-  if (chunk.space != Space::data) return;
-  const auto id = static_cast<OpId>(schedule_.ops.size());
-  ranks_[chunk.rank].visit(chunk.first, chunk.count, [&](int, int, Access& access) {
-    if (access.writer >= 0) op.after.push_back(access.writer);
-    if (writes) {
-      op.after.insert(op.after.end(), access.readers.begin(), access.readers.end());
-      access = {true, id, {}};
-    } else {
-      access.readers.push_back(id);
-    }
-  });
+Chunk Builder::source(const Chunk& chunk) {
+  Chunk found = chunk;
+  found.space = own(chunk) == Own::data ? Space::data : Space::input;
+  return found;
 }
 
-OpId Builder::add(Kind kind, const Chunk& from, const Chunk& to) {
-  Op op{kind, from, to, {}, 0};
+void Builder::read(OpId id, const Chunk& chunk) {
+  if (chunk.space == Space::scratch) {
+    after_.push_back(waits_[chunk.first].writer);
+    waits_[chunk.first].reader = id;
+  } else if (chunk.space == Space::data) {
+    ranks_[chunk.rank].visit(chunk.first, chunk.count, [&](int, int, Access& access) {
+      if (access.writer >= 0) after_.push_back(access.writer);
+      access.readers = readers_.push(access.readers, id);
+    });
+  }
+}
+
+void Builder::write(OpId id, const Chunk& chunk, Own own) {
+  if (chunk.space == Space::scratch) {
+    OpId& writer = waits_[chunk.first].writer;
+    if (writer >= 0) after_.push_back(writer);
+    writer = id;
+    return;
+  }
+  ranks_[chunk.rank].visit(chunk.first, chunk.count, [&](int, int, Access& access) {
+    if (access.writer >= 0) after_.push_back(access.writer);
+    readers_.visit(access.readers, [&](OpId reader) { after_.push_back(reader); });
+  });
+  ranks_[chunk.rank].assign(chunk.first, chunk.count, {own, id});
+}
+
+void Builder::append(Kind kind, const Chunk& from, const Chunk& to, Own own) {
   const auto id = static_cast<OpId>(schedule_.ops.size());
-  depend(op, from, false);
-  depend(op, to, true);
-  std::sort(op.after.begin(), op.after.end());
-  op.after.erase(std::unique(op.after.begin(), op.after.end()), op.after.end());
-  std::erase(op.after, id);
-  schedule_.ops.push_back(std::move(op));
-  consumer_.push_back(-1);
-  return id;
+  after_.clear();
+  read(id, from);
+  write(id, to, own);
+  std::sort(after_.begin(), after_.end());
+  after_.erase(std::unique(after_.begin(), after_.end()), after_.end());
+  schedule_.ops.push_back({kind, from, to, after_, 0});
 }
 
 Rank Builder::copy(const Chunk& from, Rank to) {
   const Chunk target = at(to, from.first, from.count);
-  if (to != from.rank) add(Kind::copy, source(from), target);
+  if (to == from.rank) return to;
+  append(Kind::copy, source(from), target, Own::data);
   return to;
 }
 
 Rank Builder::reduce(const Chunk& from, Rank into) {
-  const Chunk target = at(into, from.first, from.count);
-  if (into == from.rank) throw harness::Error(schedule_.name + ": a rank cannot reduce its own chunk into itself");
-  const Chunk own = source(target);
-  if (own.space == Space::input) {  // what arrives is the first to be written: no scratch
-    add(Kind::copy, source(from), target);
-    add(Kind::reduce, own, target);
-    return into;
-  }
-  // The place is chosen at the end; until then its number is the copy's own.
-  Chunk place{into, Space::scratch, 0, from.count};
-  const OpId arrival = add(Kind::copy, source(from), place);
-  const OpId sum = add(Kind::reduce, place, target);
-  auto& after = schedule_.ops[sum].after;
-  after.insert(std::upper_bound(after.begin(), after.end(), arrival), arrival);
-  consumer_[arrival] = sum;
-  schedule_.scratch_width = std::max(schedule_.scratch_width, from.count);
+  add(fetch(from, into));
   return into;
 }
 
-// Goes through the graph level by level. A copy into scratch takes the place that has been free for longest, and then
-// follows the reduce that freed it, which lies on an earlier level: so reuse never makes the schedule longer.
-void Builder::place_and_level() {
+Chunk Builder::fetch(const Chunk& from, Rank to) {
+  const Chunk own_chunk = at(to, from.first, from.count);
+  if (to == from.rank) throw harness::Error(schedule_.name + ": a rank cannot reduce its own chunk into itself");
+  if (own(own_chunk) == Own::input) {  // data is free: no scratch
+    append(Kind::copy, source(from), own_chunk, Own::input_beside_fetched);
+    return own_chunk;
+  }
+  const Chunk waiting{to, Space::scratch, static_cast<int>(waits_.size()), from.count};
+  waits_.push_back({from.first});
+  schedule_.scratch_width = std::max(schedule_.scratch_width, from.count);
+  append(Kind::copy, source(from), waiting, Own::data);
+  return waiting;
+}
+
+void Builder::add(const Chunk& fetched) {
+  if (fetched.space == Space::data) {
+    append(Kind::reduce, source(fetched), fetched, Own::data);
+    return;
+  }
+  const Chunk target = at(fetched.rank, waits_[fetched.first].piece, fetched.count);
+  if (own(target) != Own::data) throw harness::Error(schedule_.name + ": what was fetched first is added first");
+  add_once(fetched, target, Own::data);
+}
+
+void Builder::add(const Chunk& fetched, const Chunk& waiting) { add_once(fetched, waiting, Own::input_beside_fetched); }
+
+void Builder::add_once(const Chunk& fetched, const Chunk& target, Own own) {
+  if (fetched.space != Space::scratch || waits_[fetched.first].reader >= 0) {
+    throw harness::Error(schedule_.name + ": what was fetched is added once, and to what was fetched before it");
+  }
+  append(Kind::reduce, fetched, target, own);
+}
+
+// Goes through the graph level by level; gives the ops in that order. A copy into scratch takes the place that has been
+// free for longest, and then follows the reduce that freed it, which lies on an earlier level: so reuse never makes the
+// schedule longer.
+std::vector<OpId> Builder::place_and_level() {
   auto& ops = schedule_.ops;
   const auto count = static_cast<OpId>(ops.size());
-  std::vector<std::vector<OpId>> followers(count);
+  // Who follows op i: followers[begin[i]] to followers[begin[i + 1]].
+  std::vector<int> begin(count + 2);
+  for (const Op& op : ops) {
+    for (const OpId before : op.after) ++begin[before + 2];
+  }
+  for (OpId id = 0; id < count; ++id) begin[id + 2] += begin[id + 1];
+  std::vector<OpId> followers(begin[count + 1]);
   std::vector<int> missing(count);
+  std::vector<OpId> ready;
   for (OpId id = 0; id < count; ++id) {
     missing[id] = static_cast<int>(ops[id].after.size());
-    for (const OpId before : ops[id].after) followers[before].push_back(id);
+    if (missing[id] == 0) ready.push_back(id);
+    for (const OpId before : ops[id].after) followers[begin[before + 1]++] = id;
   }
+
   struct Place {
     int number;
     OpId freed_by;
   };
   std::vector<std::deque<Place>> free(schedule_.shape.ranks);
   schedule_.places.assign(schedule_.shape.ranks, 0);
-
   std::vector<OpId> order;
-  std::vector<OpId> ready;
-  for (OpId id = 0; id < count; ++id) {
-    if (missing[id] == 0) ready.push_back(id);
-  }
+  order.reserve(count);
+  std::vector<OpId> next;
   for (int level = 0; !ready.empty(); ++level) {
-    std::vector<OpId> next;
-    std::vector<OpId> freed;
+    next.clear();
     for (const OpId id : ready) {
       Op& op = ops[id];
       op.level = level;
       order.push_back(id);
-      if (const OpId reader = consumer_[id]; reader >= 0) {
+      if (op.kind == Kind::copy && op.to.space == Space::scratch) {
         auto& places = free[op.to.rank];
-        Place place{schedule_.places[op.to.rank], -1};
+        int& place = waits_[op.to.first].place;
         if (places.empty()) {
-          ++schedule_.places[op.to.rank];
+          place = schedule_.places[op.to.rank]++;
         } else {
-          place = places.front();
+          place = places.front().number;
+          op.after.push_back(places.front().freed_by);
           places.pop_front();
-          op.after.push_back(place.freed_by);
         }
-        op.to.first = ops[reader].from.first = place.number * schedule_.scratch_width;
       }
-      if (op.from.space == Space::scratch) freed.push_back(id);
-      for (const OpId follower : followers[id]) {
-        if (--missing[follower] == 0) next.push_back(follower);
+      for (int at = begin[id]; at < begin[id + 1]; ++at) {
+        if (--missing[followers[at]] == 0) next.push_back(followers[at]);
       }
     }
-    for (const OpId id : freed) {
-      free[ops[id].from.rank].push_back({ops[id].from.first / schedule_.scratch_width, id});
+    for (const OpId id : ready) {
+      const Chunk& from = ops[id].from;
+      if (from.space == Space::scratch) free[from.rank].push_back({waits_[from.first].place, id});
     }
     std::sort(next.begin(), next.end());
-    ready = std::move(next);
+    std::swap(ready, next);
   }
+  return order;
+}
 
-  std::vector<OpId> position(count);
-  for (OpId at = 0; at < count; ++at) position[order[at]] = at;
-  std::vector<Op> sorted(count);
-  for (OpId at = 0; at < count; ++at) {
-    sorted[at] = std::move(ops[order[at]]);
-    for (OpId& before : sorted[at].after) before = position[before];
-    std::sort(sorted[at].after.begin(), sorted[at].after.end());
+void Builder::sort(const std::vector<OpId>& order) {
+  auto& ops = schedule_.ops;
+  std::vector<OpId> position(ops.size());
+  for (std::size_t at = 0; at < ops.size(); ++at) position[order[at]] = static_cast<OpId>(at);
+  std::vector<Op> sorted;
+  sorted.reserve(ops.size());
+  for (const OpId id : order) {
+    sorted.push_back(std::move(ops[id]));
+    Op& op = sorted.back();
+    for (OpId& before : op.after) before = position[before];
+    std::sort(op.after.begin(), op.after.end());
+    for (Chunk* chunk : {&op.from, &op.to}) {
+      if (chunk->space == Space::scratch) chunk->first = waits_[chunk->first].place * schedule_.scratch_width;
+    }
   }
   ops = std::move(sorted);
 }
@@ -167,12 +211,12 @@ Schedule Builder::finish() && {
     for (Rank rank = 0; rank < schedule_.shape.ranks; ++rank) {
       std::vector<Chunk> untouched;
       ranks_[rank].visit(0, schedule_.chunks, [&](int first, int count, Access& access) {
-        if (!access.written) untouched.push_back({rank, Space::input, first, count});
+        if (access.own == Own::input) untouched.push_back({rank, Space::input, first, count});
       });
-      for (const Chunk& chunk : untouched) add(Kind::copy, chunk, at(rank, chunk.first, chunk.count));
+      for (const Chunk& chunk : untouched) append(Kind::copy, chunk, at(rank, chunk.first, chunk.count), Own::data);
     }
   }
-  place_and_level();
+  sort(place_and_level());
   return std::move(schedule_);
 }
 

@@ -25,22 +25,45 @@ class Builder {
   // Adds a chunk into the same pieces of another rank.
   Rank reduce(const Chunk& from, Rank into);
 
+  // A reduce in two halves, where ranks read each other before any of them adds. fetch() brings a chunk as it is now to
+  // another rank, beside that rank's own, and names the place where it waits; add() adds it, once, to the rank's own
+  // chunk or to another that waits there.
+  Chunk fetch(const Chunk& from, Rank to);
+  void add(const Chunk& fetched);
+  void add(const Chunk& fetched, const Chunk& waiting);
+
   Schedule finish() &&;
 
  private:
+  // Where a rank's own value of a piece stands. Out of place it stays in the input while what was fetched first waits
+  // in data.
+  enum class Own { input, input_beside_fetched, data };
   struct Access {
-    bool written = false;       // a value of its own stands in data; before, out of place, it stands in the input
-    OpId writer = -1;           // the op that wrote last
-    std::vector<OpId> readers;  // and who read since
+    Own own;
+    OpId writer = -1;            // the op that wrote last
+    int readers = Lists::empty;  // and those that read since
   };
+  // A place in scratch, from the fetch to the one reduce that reads it. Until the end ops name it by its number here.
+  struct Wait {
+    int piece;  // the first, of the vector
+    OpId writer = -1, reader = -1;
+    int place = -1;
+  };
+  Own own(const Chunk& chunk);
   Chunk source(const Chunk& chunk);
-  OpId add(Kind kind, const Chunk& from, const Chunk& to);
-  void depend(Op& op, const Chunk& chunk, bool writes);
-  void place_and_level();
+  void add_once(const Chunk& fetched, const Chunk& target, Own own);
+  // `own`: where the own value of the pieces that are written stands then, if they are written in data.
+  void append(Kind kind, const Chunk& from, const Chunk& to, Own own);
+  void read(OpId id, const Chunk& chunk);
+  void write(OpId id, const Chunk& chunk, Own own);
+  std::vector<OpId> place_and_level();
+  void sort(const std::vector<OpId>& order);
 
   Schedule schedule_;
   std::vector<Intervals<Access>> ranks_;
-  std::vector<OpId> consumer_;  // of a copy into scratch: the reduce that reads it; else -1
+  Lists readers_;
+  std::vector<Wait> waits_;
+  std::vector<OpId> after_;  // of the op that is being appended
 };
 
 }  // namespace allreduce

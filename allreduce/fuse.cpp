@@ -139,6 +139,7 @@ class Fusion {
 
   std::vector<std::vector<Move>> moves() const {
     std::vector<std::vector<Move>> all(schedule_.shape.ranks);
+    const std::vector<int> pieces = first_pieces(schedule_);
     std::vector<int> position(steps_.size());      // among its rank's moves, from 1
     std::map<std::pair<Rank, Rank>, int> covered;  // (who waits, for whom) -> up to which move
     for (OpId id = 0; id < size(); ++id) {
@@ -146,8 +147,7 @@ class Fusion {
       if (!step.alive) continue;
       const Rank rank = rank_of(id);
       const Op& op = schedule_.ops[id];
-      const Chunk& in_vector = op.to.space == Space::scratch ? op.from : op.to;  // scratch knows its pieces by it
-      Move move{in_vector.first, in_vector.count, step.from, step.to, step.divides, {}};
+      Move move{pieces[id], op.to.count, step.from, step.to, step.divides, {}};
       std::map<Rank, int> latest;
       for (const OpId before : step.after) {
         if (rank_of(before) != rank) latest[rank_of(before)] = std::max(latest[rank_of(before)], position[before]);

@@ -13,6 +13,20 @@ std::string describe(const Chunk& chunk) {
 
 }  // namespace
 
+std::vector<int> first_pieces(const Schedule& schedule) {
+  std::vector<std::vector<int>> waiting;  // by rank and place: the first piece of what was last put there
+  for (const int places : schedule.places) waiting.emplace_back(places);
+  std::vector<int> pieces;
+  for (const Op& op : schedule.ops) {
+    const auto place = [&](const Chunk& chunk) -> int& {
+      return waiting[chunk.rank][chunk.first / schedule.scratch_width];
+    };
+    pieces.push_back(op.from.space == Space::scratch ? place(op.from) : op.from.first);
+    if (op.to.space == Space::scratch) place(op.to) = pieces.back();
+  }
+  return pieces;
+}
+
 std::string describe(const Schedule& schedule, OpId id) {
   const Op& op = schedule.ops.at(id);
   return "op " + std::to_string(id) + " (" + (op.kind == Kind::copy ? "copy " : "reduce ") + describe(op.from) +

@@ -37,11 +37,13 @@ struct Op {
   int level = 0;            // the longest chain of dependencies before it
 };
 
-// How many ranks, in how many pieces each of the algorithm's own chunks is cut for pipelining, where the result goes.
+// How many ranks, in how many pieces each of the algorithm's own chunks is cut for pipelining, where the result goes,
+// and how many ranks with numbers in a row make a group, for the algorithms that have groups (0: they choose).
 struct Shape {
   int ranks = 1;
   int pieces = 1;
   Placement placement = Placement::in_place;
+  int group = 0;
 };
 
 // Ops are sorted by level; `after` names earlier ones only.
@@ -55,6 +57,9 @@ struct Schedule {
 
   int levels() const { return ops.empty() ? 0 : ops.back().level + 1; }
 };
+
+// The first piece of the vector that each op is about, also where both its ends lie in scratch.
+std::vector<int> first_pieces(const Schedule& schedule);
 
 // "op 7 (copy of chunk 2 from rank 0 to rank 1)", for messages.
 std::string describe(const Schedule& schedule, OpId op);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "allreduce/builder.hpp"
+#include "allreduce/verify.hpp"
 #include "harness/error.hpp"
 
 namespace allreduce {
@@ -81,7 +82,13 @@ std::string schedule_text(const Schedule& schedule) {
     text.append(any ? ",\n  " : "\n  ").append(step.dump());
     any = true;
   }
-  return text.append("\n ]\n}\n");
+  text.append("\n ]\n}\n");
+  if (!verify(parse_schedule(text)).proved) {
+    throw harness::Error(schedule.name +
+                         " lets ranks read each other before any of them adds, which no program of copies and reduces, "
+                         "one after the other, can say");
+  }
+  return text;
 }
 
 }  // namespace allreduce

@@ -14,7 +14,8 @@ namespace allreduce {
 // MSCCL program ("<algo ...>") is known by its content. Throws harness::UsageError, of one line.
 Schedule parse_schedule(const std::string& text);
 
-// The same form; reading it back gives a schedule that does the same. In place only: throws Error for others.
+// The same form; reading it back gives a schedule that does the same. Throws Error for those that are out of
+// place, or in which ranks read each other before any of them adds.
 std::string schedule_text(const Schedule& schedule);
 
 // parsers/msccl_xml.cpp

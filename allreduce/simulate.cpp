@@ -21,6 +21,7 @@ class Simulation {
  public:
   Simulation(const Schedule& schedule, Router& router, const Workload& workload, const StreamsCosts& costs)
       : schedule_(schedule),
+        pieces_(first_pieces(schedule)),
         topology_(router.topology()),
         router_(router),
         workload_(workload),
@@ -106,12 +107,12 @@ class Simulation {
     }
   }
 
-  double bytes_of(const Op& op) const {
-    const Chunk& data = op.to.space == Space::scratch ? op.from : op.to;
+  double bytes_of(OpId id) const {
+    const int first = pieces_[id];
     const auto edge = [&](int chunk) {
       return boundary(workload_.count, schedule_.chunks, chunk, workload_.element_bytes);
     };
-    return static_cast<double>((edge(data.first + data.count) - edge(data.first)) * workload_.element_bytes);
+    return static_cast<double>((edge(first + schedule_.ops[id].to.count) - edge(first)) * workload_.element_bytes);
   }
 
   void become_ready(OpId id, std::int64_t at) {
@@ -123,7 +124,7 @@ class Simulation {
       return;
     }
     // Within a device: a reduce reads two vectors and writes one, a copy reads one and writes one.
-    const double touched = (op.kind == Kind::reduce ? 3 : 2) * bytes_of(op);
+    const double touched = (op.kind == Kind::reduce ? 3 : 2) * bytes_of(id);
     const double seconds = topology_.memory_rate > 0 ? touched / topology_.memory_rate : 0;
     events_.push({start + picoseconds(seconds), Event::done, id});
   }
@@ -138,7 +139,7 @@ class Simulation {
   void begin(OpId id) {
     const Op& op = schedule_.ops[id];
     const Route& route = route_of(op);
-    const double bytes = bytes_of(op);
+    const double bytes = bytes_of(id);
     for (std::size_t hop = 0; hop < route.links.size(); ++hop)
       link_bytes_[route.links[hop]] += bytes * route.weights[hop];
     if (bytes <= 0) {
@@ -274,6 +275,7 @@ class Simulation {
   }
 
   const Schedule& schedule_;
+  const std::vector<int> pieces_;  // of an op: the first piece of the vector that it is about
   const Topology& topology_;
   Router& router_;
   const Workload workload_;

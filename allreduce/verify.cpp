@@ -2,9 +2,10 @@
 #include "allreduce/verify.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
-#include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "allreduce/intervals.hpp"
@@ -20,41 +21,62 @@ constexpr Expression nothing = -1;
 // but is not associative), and each knows whose contributions it holds as sorted, disjoint runs of ranks.
 class Expressions {
  public:
-  explicit Expressions(int ranks) {
-    for (Rank rank = 0; rank < ranks; ++rank) members_.push_back({{rank, rank + 1}});
+  explicit Expressions(int ranks) : ranks_(ranks) {
+    for (Rank rank = 0; rank < ranks; ++rank) {
+      members_.push_back({runs_.size(), 1});
+      runs_.push_back({rank, rank + 1});
+    }
   }
 
   static Expression contribution(Rank rank) { return rank; }
 
   // Nothing when a contribution is in both.
   std::optional<Expression> add(Expression a, Expression b) {
-    const auto key = std::minmax(a, b);
-    if (const auto known = sums_.find(key); known != sums_.end()) return known->second;
-    std::vector<std::pair<Rank, Rank>> runs;
-    std::merge(members_[a].begin(), members_[a].end(), members_[b].begin(), members_[b].end(),
-               std::back_inserter(runs));
-    std::vector<std::pair<Rank, Rank>> joined;
-    for (const auto& run : runs) {
-      if (!joined.empty() && run.first < joined.back().second) return std::nullopt;
-      if (!joined.empty() && run.first == joined.back().second) {
-        joined.back().second = run.second;
+    const auto [low, high] = std::minmax(a, b);
+    const auto [sum, fresh] =
+        sums_.try_emplace(static_cast<std::uint64_t>(low) << 32 | static_cast<std::uint64_t>(high), nothing);
+    if (!fresh) return sum->second == nothing ? std::nullopt : std::optional(sum->second);
+    const std::size_t begin = runs_.size();
+    Members left = members_[a];
+    Members right = members_[b];
+    while (left.count + right.count > 0) {
+      const bool from_left = right.count == 0 || (left.count > 0 && runs_[left.first] < runs_[right.first]);
+      Members& side = from_left ? left : right;
+      const Run run = runs_[side.first++];
+      --side.count;
+      if (runs_.size() > begin && run.first < runs_.back().second) {
+        runs_.resize(begin);
+        return std::nullopt;
+      }
+      if (runs_.size() > begin && run.first == runs_.back().second) {
+        runs_.back().second = run.second;
       } else {
-        joined.push_back(run);
+        runs_.push_back(run);
       }
     }
-    members_.push_back(std::move(joined));
-    return sums_[key] = static_cast<Expression>(members_.size()) - 1;
+    members_.push_back({begin, runs_.size() - begin});
+    sum->second = static_cast<Expression>(members_.size()) - 1;
+    return sum->second;
   }
 
-  bool complete(Expression a, int ranks) const {
-    return members_[a].size() == 1 && members_[a][0] == std::pair<Rank, Rank>(0, ranks);
-  }
+  bool complete(Expression a) const { return members_[a].count == 1 && runs_[members_[a].first] == Run(0, ranks_); }
   // The first rank whose contribution is missing.
-  Rank missing(Expression a) const { return members_[a][0].first > 0 ? 0 : members_[a][0].second; }
+  Rank missing(Expression a) const {
+    const Run& first = runs_[members_[a].first];
+    return first.first > 0 ? 0 : first.second;
+  }
+  // Runs that all sums hold together: what they cost in memory and time.
+  std::size_t runs() const { return runs_.size(); }
 
  private:
-  std::vector<std::vector<std::pair<Rank, Rank>>> members_;
-  std::map<std::pair<Expression, Expression>, Expression> sums_;
+  using Run = std::pair<Rank, Rank>;  // from the first to before the second
+  struct Members {
+    std::size_t first, count;  // of runs_
+  };
+  int ranks_;
+  std::vector<Run> runs_;
+  std::vector<Members> members_;
+  std::unordered_map<std::uint64_t, Expression> sums_;  // (lower, higher) summand; nothing where they overlap
 };
 
 // What is known of an interval of one space of one rank while the ops are gone through in order.
@@ -62,7 +84,7 @@ struct Cell {
   Expression value = nothing;
   int piece = 0;  // scratch: the piece of the vector that stands at the beginning of the interval
   OpId writer = -1;
-  std::vector<OpId> readers;
+  int readers = Lists::empty;  // since it was written
 };
 
 class Verifier {
@@ -77,6 +99,7 @@ class Verifier {
       verdict.proved = all_ops(verdict) && result();
     }
     verdict.reason = reason_;
+    verdict.work = work_ + expressions_.runs();
     return verdict;
   }
 
@@ -138,7 +161,7 @@ class Verifier {
   void make_cells() {
     const bool in_place = schedule_.shape.placement == Placement::in_place;
     for (Rank rank = 0; rank < ranks_; ++rank) {
-      const Cell own{Expressions::contribution(rank), 0, -1, {}};
+      const Cell own{Expressions::contribution(rank)};
       data_.emplace_back(schedule_.chunks, in_place ? own : Cell{});
       scratch_.emplace_back(std::max(1, schedule_.places[rank] * schedule_.scratch_width), Cell{});
       input_.emplace_back(schedule_.chunks, in_place ? Cell{} : own);
@@ -150,26 +173,23 @@ class Verifier {
     return space[chunk.rank];
   }
 
-  // Whether `before` ends before `id` begins. Asked for direct dependencies almost always.
-  bool ordered(OpId before, OpId id) const {
-    const auto& direct = schedule_.ops[id].after;
-    if (std::find(direct.begin(), direct.end(), before) != direct.end()) return true;
-    std::vector<OpId> open(direct);
-    std::vector<bool> seen(id, false);
+  // Whether `before` ends before the op that is looked at begins. A builder names what conflicts directly.
+  bool ordered(OpId before) {
+    if (std::binary_search(direct_.begin(), direct_.end(), before)) return true;
+    seen_.resize(schedule_.ops.size(), 0);
+    ++search_;
+    std::vector<OpId> open(direct_);
     while (!open.empty()) {
       const OpId at = open.back();
       open.pop_back();
+      ++work_;
       if (at == before) return true;
-      if (at < before || seen[at]) continue;
-      seen[at] = true;
-      open.insert(open.end(), schedule_.ops[at].after.begin(), schedule_.ops[at].after.end());
+      if (at < before || seen_[at] == search_) continue;
+      seen_[at] = search_;
+      const auto& after = schedule_.ops[at].after;
+      open.insert(open.end(), after.begin(), after.end());
     }
     return false;
-  }
-
-  bool reads(OpId id, OpId writer) {
-    if (writer < 0 || ordered(writer, id)) return true;
-    return wrong(id, "reads what op " + std::to_string(writer) + " writes, unordered");
   }
 
   struct Part {
@@ -177,72 +197,89 @@ class Verifier {
     Expression value;
     int piece;
   };
+  enum class Reads { source, target };
 
-  // What stands in a chunk, by parts; nothing where a read is not allowed.
-  std::optional<std::vector<Part>> read(OpId id, const Chunk& chunk, bool remember) {
-    std::vector<Part> parts;
+  // What stands in a chunk, by parts; false where a read is not allowed. What a reduce reads of its target it also
+  // writes, and write() looks at the order.
+  bool read(const Chunk& chunk, Reads reads, std::vector<Part>& parts) {
+    parts.clear();
     bool good = true;
     cells(chunk).visit(chunk.first, chunk.count, [&](int first, int count, Cell& cell) {
+      ++work_;
       if (!good) return;
       if (cell.value == nothing) {
-        good = wrong(id, "reads " + std::string(chunk.space == Space::scratch ? "scratch" : "a chunk") +
-                             " that was never written");
+        good = wrong(current_, "reads " + std::string(chunk.space == Space::scratch ? "scratch" : "a chunk") +
+                                   " that was never written");
         return;
       }
-      good = reads(id, cell.writer);
-      if (remember) cell.readers.push_back(id);
-      const int piece = chunk.space == Space::scratch ? cell.piece : first;
-      parts.push_back({first - chunk.first, count, cell.value, piece});
-    });
-    if (!good) return std::nullopt;
-    return parts;
-  }
-
-  bool write(OpId id, const Chunk& chunk, int offset, int count, Expression value, int piece) {
-    bool good = true;
-    cells(chunk).visit(chunk.first + offset, count, [&](int first, int, Cell& cell) {
-      if (!good) return;
-      if (cell.writer >= 0 && !ordered(cell.writer, id)) {
-        good = wrong(id, "and op " + std::to_string(cell.writer) + " write the same chunk, unordered");
-      }
-      for (const OpId reader : cell.readers) {
-        if (good && reader != id && !ordered(reader, id)) {
-          good = wrong(id, "writes what op " + std::to_string(reader) + " reads, unordered");
+      if (reads == Reads::source) {
+        if (cell.writer >= 0 && !ordered(cell.writer)) {
+          good = wrong(current_, "reads what op " + std::to_string(cell.writer) + " writes, unordered");
         }
+        cell.readers = readers_.push(cell.readers, current_);
       }
-      cell = {value, piece + first - chunk.first - offset, id, {}};
+      const int piece = chunk.space == Space::scratch ? cell.piece : first;
+      if (!parts.empty() && parts.back().value == cell.value && parts.back().piece + parts.back().count == piece) {
+        parts.back().count += count;
+      } else {
+        parts.push_back({first - chunk.first, count, cell.value, piece});
+      }
     });
     return good;
   }
 
+  bool write(const Chunk& chunk, const Part& part) {
+    bool good = true;
+    auto& target = cells(chunk);
+    target.visit(chunk.first + part.offset, part.count, [&](int, int, Cell& cell) {
+      ++work_;
+      if (!good) return;
+      bool read_since = false;
+      readers_.visit(cell.readers, [&](OpId reader) {
+        ++work_;
+        read_since = true;
+        if (good && reader != current_ && !ordered(reader)) {
+          good = wrong(current_, "writes what op " + std::to_string(reader) + " reads, unordered");
+        }
+      });
+      // Whoever read it is known to follow its writer.
+      if (good && !read_since && cell.writer >= 0 && !ordered(cell.writer)) {
+        good = wrong(current_, "and op " + std::to_string(cell.writer) + " write the same chunk, unordered");
+      }
+    });
+    target.assign(chunk.first + part.offset, part.count, {part.value, part.piece, current_});
+    return good;
+  }
+
   bool all_ops(Verdict& verdict) {
-    for (OpId id = 0; id < static_cast<OpId>(schedule_.ops.size()); ++id) {
-      const Op& op = schedule_.ops[id];
-      const auto from = read(id, op.from, true);
-      if (!from) return false;
+    for (current_ = 0; current_ < static_cast<OpId>(schedule_.ops.size()); ++current_) {
+      const Op& op = schedule_.ops[current_];
+      direct_ = op.after;
+      std::sort(direct_.begin(), direct_.end());
+      work_ += direct_.size();
+      if (!read(op.from, Reads::source, from_)) return false;
       bool completes = false;
       bool leaves_open = false;
-      for (const Part& part : *from) {
+      for (const Part& part : from_) {
         if (op.to.space == Space::data && part.piece != op.to.first + part.offset) {
-          return wrong(id, "brings piece " + std::to_string(part.piece) + " to the place of piece " +
-                               std::to_string(op.to.first + part.offset));
+          return wrong(current_, "brings piece " + std::to_string(part.piece) + " to the place of piece " +
+                                     std::to_string(op.to.first + part.offset));
         }
         if (op.kind == Kind::copy) {
-          if (!write(id, op.to, part.offset, part.count, part.value, part.piece)) return false;
+          if (!write(op.to, part)) return false;
           continue;
         }
-        const auto own = read(id, {op.to.rank, op.to.space, op.to.first + part.offset, part.count}, false);
-        if (!own) return false;
-        for (const Part& target : *own) {
-          if (target.piece != part.piece + target.offset) return wrong(id, "adds different pieces");
+        if (!read({op.to.rank, op.to.space, op.to.first + part.offset, part.count}, Reads::target, own_)) return false;
+        for (const Part& target : own_) {
+          if (target.piece != part.piece + target.offset) return wrong(current_, "adds different pieces");
           const auto sum = expressions_.add(part.value, target.value);
-          if (!sum) return wrong(id, "adds a contribution twice");
-          (expressions_.complete(*sum, ranks_) ? completes : leaves_open) = true;
-          if (!write(id, op.to, part.offset + target.offset, target.count, *sum, target.piece)) return false;
+          if (!sum) return wrong(current_, "adds a contribution twice");
+          (expressions_.complete(*sum) ? completes : leaves_open) = true;
+          if (!write(op.to, {part.offset + target.offset, target.count, *sum, target.piece})) return false;
         }
       }
-      if (completes && leaves_open) return wrong(id, "completes only some of its pieces");
-      if (completes) verdict.completing.push_back(id);
+      if (completes && leaves_open) return wrong(current_, "completes only some of its pieces");
+      if (completes) verdict.completing.push_back(current_);
     }
     return true;
   }
@@ -252,11 +289,12 @@ class Verifier {
     bool good = true;
     for (Rank rank = 0; rank < ranks_ && good; ++rank) {
       data_[rank].visit(0, schedule_.chunks, [&](int first, int count, Cell& cell) {
+        ++work_;
         if (!good) return;
         const std::string where = "rank " + std::to_string(rank) + " ends without ";
         if (cell.value == nothing) {
           good = wrong(where + "anything in chunk " + std::to_string(first));
-        } else if (!expressions_.complete(cell.value, ranks_)) {
+        } else if (!expressions_.complete(cell.value)) {
           good = wrong(where + "the contribution of rank " + std::to_string(expressions_.missing(cell.value)) +
                        " in chunk " + std::to_string(first));
         }
@@ -276,37 +314,18 @@ class Verifier {
   const int ranks_;
   Expressions expressions_;
   std::vector<Intervals<Cell>> data_, scratch_, input_;
+  Lists readers_;
+  OpId current_ = 0;               // the op that is looked at,
+  std::vector<OpId> direct_;       // what it follows by its own word, sorted,
+  std::vector<Part> from_, own_;   // and what stands in its two ends
+  std::vector<std::size_t> seen_;  // of an op: the last search through the dependencies that came by
+  std::size_t search_ = 0;
+  std::size_t work_ = 0;
   std::string reason_;
 };
 
 }  // namespace
 
 Verdict verify(const Schedule& schedule) { return Verifier(schedule)(); }
-
-Cost cost(const Schedule& schedule) {
-  const int ranks = schedule.shape.ranks;
-  std::vector<double> sent(ranks), received(ranks), reduced(ranks);
-  std::vector<int> crossings(schedule.ops.size());
-  Cost total;
-  for (std::size_t id = 0; id < schedule.ops.size(); ++id) {
-    const Op& op = schedule.ops[id];
-    const double share = static_cast<double>(op.to.count) / schedule.chunks;
-    for (const OpId before : op.after) crossings[id] = std::max(crossings[id], crossings[before]);
-    if (op.kind == Kind::reduce) {
-      reduced[op.to.rank] += share;
-    } else if (op.from.rank != op.to.rank) {
-      sent[op.from.rank] += share;
-      received[op.to.rank] += share;
-      ++crossings[id];
-    }
-    total.steps = std::max(total.steps, crossings[id]);
-  }
-  total.sent = *std::max_element(sent.begin(), sent.end());
-  total.received = *std::max_element(received.begin(), received.end());
-  total.reduced = *std::max_element(reduced.begin(), reduced.end());
-  total.least_sent = 2.0 * (ranks - 1) / ranks;
-  while ((1LL << total.least_steps) < ranks) ++total.least_steps;
-  return total;
-}
 
 }  // namespace allreduce

@@ -41,7 +41,7 @@ std::vector<harness::Option> table() {
        .allowed = {"streams", "nccl", "simulated"}},
       {.name = "algorithm",
        .kind = Kind::names,
-       .default_text = "all",
+       .default_text = "parameter_server,tree,ring",
        .help = "which algorithms, or all",
        .allowed = algorithms},
       {.name = "bytes",
@@ -260,6 +260,7 @@ class Bench {
                                                                                             : value.dump()));
     }
     if (point.contains("nccl")) command.push_back("--nccl-algo=" + point["nccl"]["algo"].get<std::string>());
+    if (point.contains("group")) command.push_back("--group=" + point["group"].dump());
     command.push_back("--seed=" + std::to_string(options_.integer("seed")));
     return command;
   }
@@ -309,6 +310,7 @@ class Bench {
       result.point["transport"] = options_.text("transport");
       result.point["topology"] = nullptr;
       if (!schedules_.file().empty()) result.point["schedule"] = schedules_.file();
+      if (const auto group = schedules_.group(result.point["algorithm"], shape)) result.point["group"] = *group;
       result.command = command_for(result.point);
       contenders.push_back({session.add(result), std::move(result)});
     }

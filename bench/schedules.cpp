@@ -14,7 +14,12 @@ namespace bench {
 using harness::bad_value;
 
 std::vector<harness::Option> schedule_options() {
-  return {{.name = "schedule",
+  return {{.name = "group",
+           .kind = harness::Kind::integer,
+           .help = "ranks of a group, of hierarchical and leader; by default about the square root of all",
+           .minimum = 1,
+           .maximum = 1e6},
+          {.name = "schedule",
            .kind = harness::Kind::text,
            .help = "run the schedule in this file instead: our JSON (see --export) or an MSCCL program"},
           {.name = "export",
@@ -23,6 +28,7 @@ std::vector<harness::Option> schedule_options() {
 }
 
 Schedules::Schedules(const harness::Options& options) : file_(options.text("schedule")) {
+  if (options.has("group")) group_ = static_cast<int>(options.integer("group"));
   if (file_.empty()) {
     names_ = allreduce::select_algorithms(options.names("algorithm"));
     return;
@@ -43,7 +49,11 @@ Schedules::Schedules(const harness::Options& options) : file_(options.text("sche
 }
 
 allreduce::Schedule Schedules::build(const std::string& name, const allreduce::Shape& shape) const {
-  if (!own_) return allreduce::find_algorithm(name)->build(shape);
+  if (!own_) {
+    allreduce::Shape grouped = shape;
+    grouped.group = group_;
+    return allreduce::find_algorithm(name)->build(grouped);
+  }
   if (own_->shape.ranks != shape.ranks || shape.pieces != 1 || shape.placement != allreduce::Placement::in_place) {
     throw bad_value("schedule", file_,
                     "it is for " + std::to_string(own_->shape.ranks) + " ranks, one piece and in place, not for " +
@@ -51,6 +61,13 @@ allreduce::Schedule Schedules::build(const std::string& name, const allreduce::S
                         (shape.placement == allreduce::Placement::in_place ? "" : " out of place"));
   }
   return *own_;
+}
+
+std::optional<int> Schedules::group(const std::string& name, const allreduce::Shape& shape) const {
+  if (own_ || !allreduce::find_algorithm(name)->grouped) return std::nullopt;
+  allreduce::Shape grouped = shape;
+  grouped.group = group_;
+  return allreduce::group_of(grouped);
 }
 
 bool Schedules::busbw_is_link_speed(const std::string& name) const {
@@ -61,8 +78,14 @@ void Schedules::write(const std::string& file, const allreduce::Shape& shape) co
   if (names_.size() != 1) throw bad_value("export", file, "one --algorithm is written, not several");
   if (shape.placement != allreduce::Placement::in_place) throw bad_value("export", file, "only schedules in place");
   const auto schedule = build(names_[0], shape);
+  std::string text;
+  try {
+    text = allreduce::schedule_text(schedule);
+  } catch (const harness::Error& error) {
+    throw bad_value("export", file, error.what());
+  }
   std::ofstream out(file);
-  out << allreduce::schedule_text(schedule);
+  out << text;
   if (!out.flush()) throw bad_value("export", file, "that file cannot be written");
   std::cout << "# " << file << ": " << schedule.name << " for " << shape.ranks << " ranks, " << schedule.ops.size()
             << " ops\n";

@@ -22,6 +22,8 @@ class Schedules {
   const std::vector<std::string>& names() const { return names_; }
   // Throws UsageError where the file's schedule is for other ranks, pieces or placement.
   allreduce::Schedule build(const std::string& name, const allreduce::Shape& shape) const;
+  // Ranks of a group, of an algorithm that has groups.
+  std::optional<int> group(const std::string& name, const allreduce::Shape& shape) const;
   bool busbw_is_link_speed(const std::string& name) const;
   const std::string& file() const { return file_; }  // empty: the catalogue's
 
@@ -32,6 +34,7 @@ class Schedules {
   std::string file_;
   std::optional<allreduce::Schedule> own_;
   std::vector<std::string> names_;
+  int group_ = 0;  // as asked for
 };
 
 }  // namespace bench

@@ -205,6 +205,12 @@ void Simulated::run_machine(const Machine& machine, const json& point, Session& 
         result.point["schedule"] = schedules_.file();
         result.command.push_back("--schedule=" + schedules_.file());
       }
+      if (!contender.algorithm.empty()) {
+        if (const auto group = schedules_.group(contender.algorithm, shape)) {
+          result.point["group"] = *group;
+          result.command.push_back("--group=" + std::to_string(*group));
+        }
+      }
       if (machine.rank_order != "given") result.command.push_back("--rank-order=" + options_.text("rank-order"));
 
       double seconds = 0;

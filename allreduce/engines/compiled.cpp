@@ -39,7 +39,10 @@ using Counter = std::atomic<std::uint64_t>;
 class Places {
  public:
   Places(const Schedule& schedule, const Problem& problem)
-      : schedule_(schedule), problem_(problem), element_bytes_(harness::size_of(problem.dtype)) {
+      : schedule_(schedule),
+        problem_(problem),
+        element_bytes_(harness::size_of(problem.dtype)),
+        pieces_(first_pieces(schedule)) {
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
       widest_ = std::max(widest_, begin_of(chunk + 1) - begin_of(chunk));
     }
@@ -53,15 +56,13 @@ class Places {
   }
   std::size_t bytes_of(int first, int count) const { return begin_of(first + count) - begin_of(first); }
 
-  // An op's pieces are those of its end that lies in a vector: scratch only knows places.
-  static const Chunk& pieces_of(const Op& op) { return op.to.space == Space::scratch ? op.from : op.to; }
-  std::size_t bytes_of(const Op& op) const { return bytes_of(pieces_of(op).first, pieces_of(op).count); }
-  std::byte* address(const Chunk& chunk, const Op& op, const Buffers& buffers) const {
-    return address(chunk, pieces_of(op).first, buffers);
+  std::size_t bytes_of(OpId id) const { return bytes_of(pieces_[id], schedule_.ops[id].to.count); }
+  std::byte* address(const Chunk& chunk, OpId id, const Buffers& buffers) const {
+    return address_of(chunk, pieces_[id], buffers);
   }
 
   // `first`: the first piece of the vector that the chunk holds, also where it is in scratch.
-  std::byte* address(const Chunk& chunk, int first, const Buffers& buffers) const {
+  std::byte* address_of(const Chunk& chunk, int first, const Buffers& buffers) const {
     if (chunk.space == Space::data) return buffers.data[chunk.rank] + begin_of(first);
     if (chunk.space == Space::input) return const_cast<std::byte*>(buffers.input[chunk.rank]) + begin_of(first);
     return scratch_[chunk.rank].data() + widest_ * chunk.first;
@@ -73,7 +74,8 @@ class Places {
   const Schedule& schedule_;
   const Problem& problem_;
   std::size_t element_bytes_;
-  std::size_t widest_ = 0;  // bytes of the largest piece
+  std::vector<int> pieces_;  // of an op: the first piece of the vector that it is about
+  std::size_t widest_ = 0;   // bytes of the largest piece
   std::vector<harness::Buffer> scratch_;
 };
 
@@ -102,7 +104,7 @@ class Messages : public Plan {
     for (OpId id = 0; id < static_cast<OpId>(schedule.ops.size()); ++id) {
       const Op& op = schedule.ops[id];
       if (op.from.rank == op.to.rank) continue;
-      const std::size_t bytes = places.bytes_of(op);
+      const std::size_t bytes = places.bytes_of(id);
       boxes[id].stride = bytes == 0 ? 0 : (sizeof(Counter) + bytes + line_bytes - 1) / line_bytes * line_bytes;
       boxes[id].offset = room[op.to.rank];
       room[op.to.rank] += 2 * boxes[id].stride;
@@ -115,10 +117,10 @@ class Messages : public Plan {
       auto& lists = steps_.emplace_back(ranks);
       for (OpId id = 0; id < static_cast<OpId>(schedule.ops.size()); ++id) {
         const Op& op = schedule.ops[id];
-        const std::size_t bytes = places.bytes_of(op);
+        const std::size_t bytes = places.bytes_of(id);
         if (bytes == 0) continue;
         const auto box = [&](OpId copy) { return mail_[schedule.ops[copy].to.rank].data() + boxes[copy].offset; };
-        const auto address = [&](const Chunk& chunk) { return places.address(chunk, op, set); };
+        const auto address = [&](const Chunk& chunk) { return places.address(chunk, id, set); };
         Step step{What::local, bytes, op.kind == Kind::reduce ? divisors[id] : 0};
         if (op.from.rank != op.to.rank) {
           step.stride = boxes[id].stride;
@@ -223,8 +225,8 @@ class Moves : public Plan {
       for (std::size_t rank = 0; rank < moves.size(); ++rank) {
         for (const Move& move : moves[rank]) {
           Pass pass;
-          for (const Chunk& chunk : move.from) pass.from.push_back(places.address(chunk, move.first, set));
-          for (const Chunk& chunk : move.to) pass.to.push_back(places.address(chunk, move.first, set));
+          for (const Chunk& chunk : move.from) pass.from.push_back(places.address_of(chunk, move.first, set));
+          for (const Chunk& chunk : move.to) pass.to.push_back(places.address_of(chunk, move.first, set));
           pass.bytes = places.bytes_of(move.first, move.count);
           if (move.divides && problem.op == harness::Op::avg) pass.divisor = schedule.shape.ranks;
           pass.after = move.after;

@@ -7,11 +7,10 @@ namespace allreduce {
 
 std::vector<Step> steps_of(const Schedule& schedule, const Verdict& verdict, Direction direction) {
   std::vector<Step> steps;
+  const std::vector<int> pieces = first_pieces(schedule);
   for (const Op& op : schedule.ops) {
-    // Scratch knows its pieces by the end that lies in the vector.
-    const Chunk& pieces = op.to.space == Space::scratch ? op.from : op.to;
     const Rank lane = direction == Direction::push && op.kind == Kind::copy ? op.from.rank : op.to.rank;
-    steps.push_back({op.kind, op.from, op.to, pieces.first, pieces.count, lane, false, op.after});
+    steps.push_back({op.kind, op.from, op.to, pieces[steps.size()], op.to.count, lane, false, op.after});
   }
   for (const OpId id : verdict.completing) steps[id].divides = true;
   return steps;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "allreduce/engine.hpp"
 #include "allreduce/engines/steps.hpp"
@@ -47,17 +46,13 @@ class StreamsProgram : public Program {
       ended_.assign(lanes_.size(), lanes_[0]->record());
       return ended_;
     }
-    // Where nothing is said of the vectors, they are ready when the run before has ended.
+    // Where nothing is said of the vectors, they are ready when the run before has ended, which ended in the own lane.
     const std::vector<Event> start = ready.empty() ? ended_ : std::vector<Event>(ready.begin(), ready.end());
-    for (Rank rank = 0; rank < ranks() && !ready.empty(); ++rank) lanes_[rank]->wait(start[rank]);
-    issue(problem_.buffers[set], start);
-    // A rank's run has ended when no lane touches its vector any more.
-    std::vector<Event> own(lanes_.size());
-    for (Rank rank = 0; rank < ranks(); ++rank) own[rank] = lanes_[rank]->record();
-    ended_ = own;
+    const std::vector<Event> done = issue(problem_.buffers[set], start, ready.empty());
+    // A rank's run has ended when no lane touches its memory any more.
     for (Rank rank = 0; rank < ranks(); ++rank) {
-      if (touching_[rank].empty()) continue;
-      for (const Rank peer : touching_[rank]) lanes_[rank]->wait(own[peer]);
+      if (!ready.empty() && !touches_own_[rank]) lanes_[rank]->wait(ready[rank]);
+      for (const OpId last : last_touches_[rank]) lanes_[rank]->wait(done[last]);
       ended_[rank] = lanes_[rank]->record();
     }
     return ended_;
@@ -85,15 +80,19 @@ class StreamsProgram : public Program {
   // Which dependencies cross streams, without those that an earlier wait of the same stream already covers.
   void find_crossings() {
     touches_.resize(steps_.size());
-    touching_.resize(ranks());
+    last_touches_.resize(ranks());
+    // Of a rank: the lanes that touch its memory (its own lane: its vector), and the last step of each that does.
+    std::vector<std::map<Rank, OpId>> touching(ranks());
     waits_.resize(steps_.size());
     awaited_.assign(steps_.size(), false);
     std::map<std::pair<Rank, Rank>, OpId> covered;  // (who waits, for whom) -> up to which step
     for (OpId id = 0; id < static_cast<OpId>(steps_.size()); ++id) {
       const Step& step = steps_[id];
       const Rank lane = step.lane;
-      for (const Rank rank : {step.from.rank, step.to.rank}) {
-        if (rank != lane && touching_[rank].insert(lane).second) touches_[id].push_back(rank);
+      for (const Chunk* chunk : {&step.from, &step.to}) {
+        if (chunk->rank == lane && chunk->space == Space::scratch) continue;
+        if (!touching[chunk->rank].contains(lane)) touches_[id].push_back(chunk->rank);
+        touching[chunk->rank][lane] = id;
       }
       std::map<Rank, OpId> latest;
       for (const OpId before : step.after) {
@@ -108,17 +107,28 @@ class StreamsProgram : public Program {
         awaited_[before] = true;
       }
     }
+    for (Rank rank = 0; rank < ranks(); ++rank) {
+      touches_own_.push_back(touching[rank].contains(rank));
+      for (const auto& [lane, last] : touching[rank]) {
+        if (lane == rank) continue;
+        const auto known = covered.find({rank, lane});
+        if (known != covered.end() && known->second >= last) continue;
+        last_touches_[rank].push_back(last);
+        awaited_[last] = true;
+      }
+    }
   }
 
   // Gives the steps to the lanes by level, as they are sorted: first-in-first-out streams then never hold up a chunk
-  // behind one of a later level. `start`, where given: after which a rank's vector may be touched.
-  void issue(const Buffers& buffers, std::span<const Event> start = {}) {
+  // behind one of a later level. `start`, where given: after which a rank's vector may be touched; its own lane may
+  // have waited for that already. Gives the events of the steps that some lane waits for.
+  std::vector<Event> issue(const Buffers& buffers, std::span<const Event> start = {}, bool own_started = false) {
     std::vector<Event> done(steps_.size());
     for (OpId id = 0; id < static_cast<OpId>(steps_.size()); ++id) {
       const Step& step = steps_[id];
       harness::Stream& lane = *lanes_[step.lane];
       for (const Rank rank : touches_[id]) {
-        if (!start.empty()) lane.wait(start[rank]);
+        if (!start.empty() && !(own_started && rank == step.lane)) lane.wait(start[rank]);
       }
       for (const OpId before : waits_[id]) lane.wait(done[before]);
       const std::size_t begin = begin_of(step.first);
@@ -137,6 +147,7 @@ class StreamsProgram : public Program {
       }
       if (awaited_[id]) done[id] = lane.record();
     }
+    return done;
   }
 
   void record() {
@@ -157,8 +168,10 @@ class StreamsProgram : public Program {
   std::vector<Step> steps_;
   std::vector<std::vector<OpId>> waits_;    // of a step: those of other lanes that its lane must wait for
   std::vector<bool> awaited_;               // some lane waits for this step
-  std::vector<std::vector<Rank>> touches_;  // of a step: other ranks, whose vectors its lane touches here first
-  std::vector<std::set<Rank>> touching_;    // of a rank: the lanes of others that touch its vector
+  std::vector<std::vector<Rank>> touches_;  // of a step: ranks whose memory its lane touches here first
+  std::vector<bool> touches_own_;           // of a rank: its lane touches its vector
+  // Of a rank: the last step of each other lane that touches its memory, where its own steps do not follow that anyway.
+  std::vector<std::vector<OpId>> last_touches_;
   std::vector<harness::Buffer> scratch_;
   std::vector<std::unique_ptr<harness::Stream>> lanes_;
   std::vector<std::unique_ptr<harness::Recording>> recordings_;

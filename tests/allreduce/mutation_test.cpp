@@ -18,10 +18,10 @@ namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int interleavings = 5;
-constexpr int most_ranks = 5;
+constexpr int most_ranks = 4;
 #else
 constexpr int interleavings = 50;
-constexpr int most_ranks = 8;
+constexpr int most_ranks = 6;
 #endif
 
 using Judge = std::function<void(const Schedule&)>;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "allreduce/algorithms.hpp"
+#include "allreduce/cost.hpp"
 #include "allreduce/verify.hpp"
 #include "harness/error.hpp"
 
@@ -23,6 +24,11 @@ TEST(ScheduleFile, EveryAlgorithmComesBackProvedAndWithItsSteps) {
   for (const Algorithm& algorithm : algorithms()) {
     for (const int ranks : {1, 2, 3, 4, 7, 8}) {
       const Schedule written = algorithm.build({ranks});
+      const bool exchanges = algorithm.name == "recursive_doubling" || algorithm.name == "one_shot";
+      if (exchanges && ranks > 1) {
+        EXPECT_THROW(schedule_text(written), harness::Error) << algorithm.name << ' ' << ranks;
+        continue;
+      }
       const Schedule read = parse_schedule(schedule_text(written));
       EXPECT_TRUE(verify(read).proved) << algorithm.name << ' ' << ranks << ": " << verify(read).reason;
       EXPECT_EQ(read.ops.size(), written.ops.size()) << algorithm.name << ' ' << ranks;

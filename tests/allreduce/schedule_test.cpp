@@ -9,49 +9,6 @@
 namespace allreduce {
 namespace {
 
-constexpr Placement placements[] = {Placement::in_place, Placement::out_of_place};
-
-TEST(Algorithms, AreAllProvedForOneToSixteenRanks) {
-  for (const Algorithm& algorithm : algorithms()) {
-    for (int ranks = 1; ranks <= 16; ++ranks) {
-      for (const int pieces : {1, 3}) {
-        for (const Placement placement : placements) {
-          const Verdict verdict = verify(algorithm.build({ranks, pieces, placement}));
-          EXPECT_TRUE(verdict.proved) << ranks << " ranks, " << pieces << " pieces: " << verdict.reason;
-        }
-      }
-    }
-  }
-}
-
-TEST(Algorithms, TakeTheStepsOfTheirPapers) {
-  for (int ranks = 1; ranks <= 16; ++ranks) {
-    int log2 = 0;
-    while ((1 << log2) < ranks) ++log2;
-    EXPECT_EQ(cost(ring({ranks})).steps, 2 * (ranks - 1));
-    // A tree that is not full has chains that are no longer than those of the full one.
-    EXPECT_LE(cost(tree({ranks})).steps, 2 * log2);
-    if (ranks == 1 << log2) {
-      EXPECT_EQ(cost(tree({ranks})).steps, 2 * log2);
-    }
-    EXPECT_EQ(cost(parameter_server({ranks})).steps, ranks == 1 ? 0 : 2);
-  }
-}
-
-TEST(Algorithms, SendWhatTheirPapersSay) {
-  for (int ranks = 2; ranks <= 16; ++ranks) {
-    EXPECT_DOUBLE_EQ(cost(ring({ranks})).sent, 2.0 * (ranks - 1) / ranks);
-    EXPECT_DOUBLE_EQ(cost(ring({ranks})).sent, cost(ring({ranks})).least_sent);
-    EXPECT_DOUBLE_EQ(cost(parameter_server({ranks})).sent, ranks - 1);
-    EXPECT_DOUBLE_EQ(cost(parameter_server({ranks})).received, ranks - 1);
-  }
-}
-
-TEST(Algorithms, AreFoundByNameAndByNoOther) {
-  for (const Algorithm& algorithm : algorithms()) EXPECT_EQ(find_algorithm(algorithm.name), &algorithm);
-  EXPECT_EQ(find_algorithm("rings"), nullptr);
-}
-
 TEST(Builder, ReusingScratchMakesNoScheduleLonger) {
   // A ring's rank reduces one chunk in every second level, so two places at most are ever in use.
   for (int ranks = 2; ranks <= 16; ++ranks) {
@@ -92,6 +49,33 @@ TEST(Builder, RefusesShapesAndChunksThatAreNotThere) {
   EXPECT_THROW(build.at(0, 4), harness::Error);
   EXPECT_THROW(build.at(0, 3, 2), harness::Error);
   EXPECT_THROW(build.reduce(build.at(1, 0), 1), harness::Error);
+}
+
+TEST(Builder, FetchesAChunkAsItIsNow) {
+  // Both read each other before either adds: an exchange.
+  for (const Placement placement : {Placement::in_place, Placement::out_of_place}) {
+    Builder build("exchange", {2, 1, placement}, 1);
+    const Chunk from_0 = build.fetch(build.at(0, 0), 1);
+    const Chunk from_1 = build.fetch(build.at(1, 0), 0);
+    build.add(from_0);
+    build.add(from_1);
+    const Schedule schedule = std::move(build).finish();
+    EXPECT_TRUE(verify(schedule).proved) << verify(schedule).reason;
+    EXPECT_EQ(schedule.ops.size(), 4U);
+    EXPECT_EQ(schedule.levels(), 2);
+  }
+}
+
+TEST(Builder, AddsWhatWasFetchedOnceOnly) {
+  Builder build("twice", {3}, 1);
+  const Chunk fetched = build.fetch(build.at(0, 0), 1);
+  build.add(fetched);
+  EXPECT_THROW(build.add(fetched), harness::Error);
+  Builder out_of_place("order", {3, 1, Placement::out_of_place}, 1);
+  const Chunk first = out_of_place.fetch(out_of_place.at(0, 0), 1);
+  const Chunk second = out_of_place.fetch(out_of_place.at(2, 0), 1);
+  EXPECT_THROW(out_of_place.add(second), harness::Error);  // the own value is not beside it yet
+  EXPECT_THROW(out_of_place.add(first, second), harness::Error);
 }
 
 // A hand-made schedule of two ranks that is right: rank 1's vector to rank 0, added there, and the sum back.

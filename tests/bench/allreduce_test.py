@@ -17,6 +17,21 @@ class Sweeps(BenchCase):
         for result in report["results"]:
             self.assertEqual((result["status"], result["check"]), ("ok", "exact"), result["point"])
 
+    def test_every_algorithm_is_exact_for_any_number_of_devices_and_groups(self):
+        for device, group in (("cpu:3", 2), ("cpu:6", 4), ("cpu:7", None)):
+            groups = [f"--group={group}"] if group else []
+            results = self.results(f"--device={device}", "--algorithm=all", "--mode=check", "--bytes=0,8,4100",
+                                   "--pieces=1,2", *groups)
+            self.assertEqual(len(results), 12 * 3 * 2)
+            for result in results:
+                self.assertEqual((result["status"], result["check"]), ("ok", "exact"), result["point"])
+                has_groups = result["point"]["algorithm"] in ("hierarchical", "leader")
+                self.assertEqual(result["point"].get("group"), (group or 7) if has_groups else None)
+
+    def test_the_algorithms_are_the_textbooks_three_unless_others_are_asked_for(self):
+        results = self.results("--device=cpu:2", "--mode=check", "--bytes=4")
+        self.assertEqual([row["point"]["algorithm"] for row in results], ["parameter_server", "tree", "ring"])
+
     def test_a_timed_row_has_its_samples_and_bandwidths(self):
         report = self.report("--device=cpu:2", "--bytes=64K", "--iterations=9", "--algorithm=ring")
         (result,) = report["results"]
@@ -54,10 +69,10 @@ class Sweeps(BenchCase):
         self.assertEqual(report["results"][0]["oversubscribed"], len(os.sched_getaffinity(0)) < 64)
 
     def test_the_command_of_a_row_repeats_it(self):
-        report = self.report("--device=cpu:3", "--bytes=1K", "--mode=check", "--op=avg", "--algorithm=tree")
-        row = report["results"][0]
-        again = self.report("--mode=check", *row["command"][1:])
-        self.assertEqual(again["results"][0]["point"], row["point"])
+        for algorithm in ("tree", "leader"):
+            row = self.results("--device=cpu:3", "--bytes=1K", "--mode=check", "--op=avg", f"--algorithm={algorithm}")[0]
+            again = self.results("--mode=check", *row["command"][1:])
+            self.assertEqual(again[0]["point"], row["point"])
 
     def test_nccl_tests_short_forms_mean_the_same(self):
         report = self.report("-b", "1K", "-e", "4K", "-f", "2", "-d", "float", "-o", "max", "-n", "2", "--device=cpu:2",
@@ -70,7 +85,7 @@ class BadInput(BenchCase):
 
     CASES = [
         "--bytes=4K:1K:x2", "--bytes=1K:4K:x1", "--bytes=0:4K:x2", "--bytes=-1", "--bytes=", "--bytes=1Q",
-        "--algorithm=rings", "--algorithm=ring,ring", "--dtype=f8", "--op=mean", "--launch=lazy", "--pieces=0",
+        "--algorithm=rings", "--algorithm=ring,ring", "--dtype=f8", "--op=mean", "--launch=lazy", "--pieces=0", "--group=0", "--group=two",
         "--device=cpu:0", "--device=cpu:x", "--device=tpu:1", "--device=cpu:2,cpu:2", "--device=,", "--device=2", "--direction=up", "--fused=maybe", "--transport=air", "--nccl-algo=rings", "--device=cuda:", "--device=cuda:x", "--device=cuda:999",
         "--engine=magic", "--placement=there", "--mode=guess", "--threads=0", "--iterations=0", "--iterations=x",
         "--seed=x", "--time-budget=fast", "--timeout=-1s", "--cache=hot", "--cache=cold", "--check=perhaps", "--warmup=-1", "--bogus=1",
