@@ -64,7 +64,8 @@ allreduce::Schedule Schedules::build(const std::string& name, const allreduce::S
 }
 
 std::optional<int> Schedules::group(const std::string& name, const allreduce::Shape& shape) const {
-  if (own_ || !allreduce::find_algorithm(name)->grouped) return std::nullopt;
+  const auto* algorithm = allreduce::find_algorithm(name);  // null: what another's library calls its own
+  if (own_ || !algorithm || !algorithm->grouped) return std::nullopt;
   allreduce::Shape grouped = shape;
   grouped.group = group_;
   return allreduce::group_of(grouped);

@@ -37,6 +37,7 @@ std::vector<harness::Option> table() {
 class Bench {
  public:
   explicit Bench(const harness::Options& options) : options_(options) {
+    if (options.has("device")) bench::device_points(options, "");  // not used here, and still not to be nonsense
     for (const std::string& name : options.names("topology")) {
       for (const std::string& missing : options.names("without")) {
         try {

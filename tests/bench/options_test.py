@@ -20,12 +20,19 @@ KINDS = [
     (r"a time such as", lambda: ["", "x", "-1s", "5 parsecs", "nan", "1ss", "1e999s"]),
     (r"a size such as", lambda: ["", "x", "-1", "1Q", "9" * 30, "1K:4K:x2"]),
     (r"sizes and ranges", lambda: ["", "x", "-1", "1Q", "4K:1K:x2", "1K:4K:x1", "0:4K:x2", "1K:4K:+0", "9" * 30]),
+    (r"a number from (\S+) to", lambda low: ["", "x", "nan", "inf", "1e999", str(float(low) - 1)]),
     (r"a number of at least", lambda: ["", "x", "-1", "nan", "inf", "1e999", "1,2"]),
     (r"a list of (\S+?)(?:,.*)? *(?:\(default.*)?$", lambda first: ["", "nonsense", f"{first},{first}", f"{first},", ","]),
     (r"one of (\S+?)(?:,.*)? *(?:\(default.*)?$", lambda first: ["", "nonsense", f"{first},{first}"]),
     (r"on or off", lambda: ["", "maybe", "1on"]),
+    (r"names with commas between", lambda: ["", "nonsense", ",", "/no/such/file"]),
 ]
-TEXTS = {"device": ["", "tpu:1", "cpu:0", "cpu:x", "cpu:2,cpu:2", ",", "2", "cpu:99999999999", "cuda:0+"]}
+TEXTS = {
+    "device": ["", "tpu:1", "cpu:0", "cpu:x", "cpu:2,cpu:2", ",", "2", "cpu:99999999999", "cuda:0+"],
+    "slow": ["", "x", "1", "1:", ":2", "1:0.5", "1:x", "-1:2", "99:2", "1:nan"],
+    "rank-order": ["", "worst", "0,0", "0,x", "0,"],
+}
+NEEDED = {"bench_topology": "topology=dgx-a100"}
 
 
 def options_of(binary):
@@ -52,8 +59,9 @@ class EveryOption(unittest.TestCase):
             for name, kind in options:
                 for value in bad_values(name, kind):
                     with self.subTest(f"{binary.name} --{name}={value}"), tempfile.TemporaryDirectory() as folder:
-                        output = [] if name == "output" else [f"--output={folder}/result.json"]
-                        done = subprocess.run([binary, *output, f"--{name}={value}"], capture_output=True, text=True,
+                        others = [f"output={folder}/result.json", *filter(None, [NEEDED.get(binary.name)])]
+                        others = [f"--{one}" for one in others if one.split("=")[0] != name]
+                        done = subprocess.run([binary, *others, f"--{name}={value}"], capture_output=True, text=True,
                                               timeout=120, check=False, cwd=folder)
                         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
