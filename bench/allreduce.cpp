@@ -310,7 +310,9 @@ class Bench {
       result.point["transport"] = options_.text("transport");
       result.point["topology"] = nullptr;
       if (!schedules_.file().empty()) result.point["schedule"] = schedules_.file();
-      if (const auto group = schedules_.group(result.point["algorithm"], shape)) result.point["group"] = *group;
+      const json& algorithm = result.point["algorithm"];  // null: another library chooses
+      const auto group = algorithm.is_string() ? schedules_.group(algorithm, shape) : std::nullopt;
+      if (group) result.point["group"] = *group;
       result.command = command_for(result.point);
       contenders.push_back({session.add(result), std::move(result)});
     }
