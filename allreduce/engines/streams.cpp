@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "allreduce/engine.hpp"
 #include "allreduce/engines/steps.hpp"
@@ -80,6 +81,8 @@ class StreamsProgram : public Program {
   // Which dependencies cross streams, without those that an earlier wait of the same stream already covers.
   void find_crossings() {
     touches_.resize(steps_.size());
+    scratch_touches_.resize(steps_.size());
+    std::set<std::pair<Rank, Rank>> pushes;  // (lane, rank whose scratch it touches)
     last_touches_.resize(ranks());
     // Of a rank: the lanes that touch its memory (its own lane: its vector), and the last step of each that does.
     std::vector<std::map<Rank, OpId>> touching(ranks());
@@ -92,6 +95,9 @@ class StreamsProgram : public Program {
       for (const Chunk* chunk : {&step.from, &step.to}) {
         if (chunk->rank == lane && chunk->space == Space::scratch) continue;
         if (!touching[chunk->rank].contains(lane)) touches_[id].push_back(chunk->rank);
+        if (chunk->space == Space::scratch && pushes.emplace(lane, chunk->rank).second) {
+          scratch_touches_[id].push_back(chunk->rank);
+        }
         touching[chunk->rank][lane] = id;
       }
       std::map<Rank, OpId> latest;
@@ -130,6 +136,10 @@ class StreamsProgram : public Program {
       for (const Rank rank : touches_[id]) {
         if (!start.empty() && !(own_started && rank == step.lane)) lane.wait(start[rank]);
       }
+      // Scratch is the same in every run, also where the vectors are others that are ready before the last run ended.
+      for (const Rank rank : scratch_touches_[id]) {
+        if (!start.empty() && !own_started) lane.wait(ended_[rank]);
+      }
       for (const OpId before : waits_[id]) lane.wait(done[before]);
       const std::size_t begin = begin_of(step.first);
       const std::size_t count = begin_of(step.first + step.count) - begin;
@@ -166,10 +176,11 @@ class StreamsProgram : public Program {
   const std::size_t element_bytes_;
   std::size_t widest_ = 0;  // elements of the largest piece
   std::vector<Step> steps_;
-  std::vector<std::vector<OpId>> waits_;    // of a step: those of other lanes that its lane must wait for
-  std::vector<bool> awaited_;               // some lane waits for this step
-  std::vector<std::vector<Rank>> touches_;  // of a step: ranks whose memory its lane touches here first
-  std::vector<bool> touches_own_;           // of a rank: its lane touches its vector
+  std::vector<std::vector<OpId>> waits_;            // of a step: those of other lanes that its lane must wait for
+  std::vector<bool> awaited_;                       // some lane waits for this step
+  std::vector<std::vector<Rank>> touches_;          // of a step: ranks whose memory its lane touches here first
+  std::vector<std::vector<Rank>> scratch_touches_;  // of a step: ranks whose scratch another's lane touches here first
+  std::vector<bool> touches_own_;                   // of a rank: its lane touches its vector
   // Of a rank: the last step of each other lane that touches its memory, where its own steps do not follow that anyway.
   std::vector<std::vector<OpId>> last_touches_;
   std::vector<harness::Buffer> scratch_;
