@@ -99,6 +99,10 @@ class Messages : public Plan {
       for (const OpId id : verdict.completing) divisors[id] = ranks;
     }
     const std::vector<OpId> folded = copies_read_once(schedule);
+    std::vector<bool> is_read_where_it_lies(schedule.ops.size());
+    for (const OpId copy : folded) {
+      if (copy >= 0) is_read_where_it_lies[copy] = true;
+    }
     std::vector<Box> boxes(schedule.ops.size());  // of the copies across ranks
     std::vector<std::size_t> room(ranks);
     for (OpId id = 0; id < static_cast<OpId>(schedule.ops.size()); ++id) {
@@ -125,8 +129,7 @@ class Messages : public Plan {
         if (op.from.rank != op.to.rank) {
           step.stride = boxes[id].stride;
           lists[op.from.rank].push_back({What::send, bytes, 0, step.stride, address(op.from), box(id)});
-          const bool is_read_where_it_lies = std::find(folded.begin(), folded.end(), id) != folded.end();
-          if (is_read_where_it_lies) continue;
+          if (is_read_where_it_lies[id]) continue;
           step.what = What::receive;
           step.from = box(id);
         } else if (folded[id] >= 0) {
