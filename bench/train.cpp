@@ -4,7 +4,6 @@
 // initial parameters, then each way trains the model from there.
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -12,6 +11,7 @@
 #include "allreduce/algorithms.hpp"
 #include "bench/main.hpp"
 #include "bench/session.hpp"
+#include "bench/training/checkpoints.hpp"
 #include "bench/training/course.hpp"
 #include "bench/training/forecast.hpp"
 #include "bench/training/options.hpp"
@@ -19,6 +19,7 @@
 #include "bench/training/timeline.hpp"
 #include "bench/training/timing.hpp"
 #include "harness/clock.hpp"
+#include "harness/file.hpp"
 #include "harness/sweep.hpp"
 #include "harness/table.hpp"
 #include "harness/text.hpp"
@@ -76,8 +77,15 @@ class Bench {
     }
     scaling_ = bench::scaling_of(options, devices.size());
     blocks_ = harness::points({{"model", bench::values(options.names("model"))}, {"device", bench::values(devices)}});
-    if (options.given("trace") && !std::ofstream(options.text("trace"), std::ios::app)) {
-      throw harness::bad_value("trace", options.text("trace"), "a file that can be written belongs here");
+    if (options.given("trace")) trace_ = harness::writable("trace", options.text("trace"));
+    if (options.given("save") || options.given("resume")) {
+      if (const std::size_t points = blocks_.size() * points_of(blocks_[0]).size(); points > 1) {
+        const char* option = options.given("save") ? "save" : "resume";
+        throw harness::bad_value(option, options.text(option),
+                                 "a checkpoint is of one point, and these are " + std::to_string(points));
+      }
+      const std::string model = blocks_[0]["model"];
+      checkpoints_ = {options, model, bench::global_batch_of(options, scaling_, most_ranks)};
     }
   }
 
@@ -101,8 +109,8 @@ class Bench {
       session.point(block.dump(), [&] { run_block(block, *devices, session); });
     }
     std::cout << "# exposed = step - compute: what communication costs; negative where it is below the noise\n";
-    if (options_.given("trace")) {
-      std::ofstream(options_.text("trace")) << bench::chrome_trace(titles_, timelines_).dump() << '\n';
+    if (!trace_.empty()) {
+      harness::replace_file(trace_, bench::chrome_trace(titles_, timelines_).dump() + '\n');
     }
     return session.finish();
   }
@@ -166,8 +174,10 @@ class Bench {
     bench::CourseSettings course = bench::course_settings(options_, global_batch);
     course.train = &train_;
     if (options_.on("eval")) course.test = &test_;
+    course.losses = checkpoints_.losses();
     const auto before = allocated(devices);
     bench::Replicas replicas(devices, block["model"], replica, conditions);
+    checkpoints_.restore(replicas, bench::Course(ranks, course).steps());
     const auto replica_bytes = difference(allocated(devices), before);
     std::vector<Way> ways;
     for (const std::size_t row : rows) {
@@ -216,6 +226,7 @@ class Bench {
                          {"epochs", epochs ? json(options_.integer("epochs")) : json(nullptr)},
                          {"bucket_bytes", settings.bucket_bytes},
                          {"data", options_.text("data")},
+                         {"resume", options_.has("resume") ? json(options_.text("resume")) : json(nullptr)},
                          {"slow", options_.has("slow") ? json(options_.text("slow")) : json(nullptr)},
                          {"accumulate", options_.integer("accumulate")},
                          {"grad_dtype", options_.text("grad-dtype")}});
@@ -379,23 +390,25 @@ class Bench {
     bench::Course course(replicas.ranks(), settings);
     harness::Result result = session.results()[way.row];
     json epochs = json::array();
-    const auto losses = course.run(
-        *way.strategy, replicas,
-        [&](std::size_t step) {
-          show(static_cast<double>(step) / static_cast<double>(course.steps()),
-               "step " + std::to_string(step + 1) + " of " + std::to_string(course.steps()) + ", " +
-                   name_of(result.point));
-        },
-        [&](const bench::Epoch& epoch) {
-          result.extra["checksums"] = epoch.checksums;
-          json row = {{"epoch", epoch.number}, {"seconds", epoch.seconds}, {"train_loss", epoch.loss}};
-          if (epoch.accuracy) row["test_accuracy"] = result.metrics["test_accuracy"] = *epoch.accuracy;
-          if (settings.epochs == 0 && !settings.test) return;
-          epochs.push_back(row);
-          print(result, epoch, settings.epochs);
-        });
+    bench::CourseHooks hooks;
+    hooks.shown = [&](std::size_t step) {
+      show(static_cast<double>(step) / static_cast<double>(course.steps()),
+           "step " + std::to_string(step + 1) + " of " + std::to_string(course.steps()) + ", " + name_of(result.point));
+    };
+    hooks.ended = [&](const bench::Epoch& epoch) {
+      result.extra["checksums"] = epoch.checksums;
+      json row = {{"epoch", epoch.number}, {"seconds", epoch.seconds}, {"train_loss", epoch.loss}};
+      if (epoch.accuracy) row["test_accuracy"] = result.metrics["test_accuracy"] = *epoch.accuracy;
+      if (settings.epochs == 0 && !settings.test) return;
+      epochs.push_back(row);
+      print(result, epoch, settings.epochs);
+    };
+    if (checkpoints_.saves()) {
+      hooks.keep = [&](const std::vector<double>& losses) { checkpoints_.save(replicas, losses, course.batches()); };
+    }
+    const auto losses = course.run(*way.strategy, replicas, hooks);
     print_closing(result, epochs, replicas.devices());
-    if (losses.empty()) result.extra["checksums"] = replicas.checksums();
+    if (!result.extra.contains("checksums")) result.extra["checksums"] = replicas.checksums();
     result.extra["losses"] = losses;
     result.extra["epochs"] = epochs;
     if (replicas.ranks() > 1) result.check = harness::Check::exact;  // the replicas are equal, bit for bit
@@ -413,10 +426,14 @@ class Bench {
   // As the textbook ends its training: "test acc: 0.84, 13.3 sec/epoch on [...]".
   static void print_closing(const harness::Result& result, const json& epochs, const harness::Devices& devices) {
     if (!result.point["epochs"].is_number() || !result.metrics.contains("test_accuracy")) return;
-    double seconds = 0;
-    for (const json& epoch : epochs) seconds += epoch["seconds"].get<double>();
+    double seconds = 0, whole = 0;
+    for (const json& epoch : epochs) {
+      if (!std::isfinite(epoch["seconds"].get<double>())) continue;
+      seconds += epoch["seconds"].get<double>();
+      ++whole;
+    }
     std::cout << "# test acc: " << harness::format_real(result.metrics["test_accuracy"].get<double>(), 2) << ", "
-              << harness::format_real(seconds / static_cast<double>(epochs.size())) << " sec/epoch on [";
+              << harness::format_real(seconds / whole) << " sec/epoch on [";
     for (int rank = 0; rank < devices.size(); ++rank) std::cout << (rank > 0 ? ", " : "") << devices[rank].name();
     std::cout << "]\n";
   }
@@ -455,6 +472,8 @@ class Bench {
   harness::MeasureSettings measuring_;
   harness::Table columns_;
   std::string scaling_;
+  std::filesystem::path trace_;  // empty: none is wanted
+  bench::Checkpoints checkpoints_;
   std::vector<json> blocks_;
   std::vector<std::string> titles_;  // of the points, and a step of each
   std::vector<std::vector<bench::Span>> timelines_;

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/training/course.hpp"
 
+#include <cmath>
+#include <numeric>
+
 #include "harness/clock.hpp"
 
 namespace bench {
+
+namespace {
+
+constexpr double seconds_between_checkpoints = 60;
+
+}  // namespace
 
 Course::Course(int ranks, const CourseSettings& settings)
     : settings_(settings),
@@ -21,30 +30,35 @@ Batch Course::batch(std::size_t step) {
   return batch;
 }
 
-std::vector<double> Course::run(Strategy& strategy, Replicas& replicas, const std::function<void(std::size_t)>& shown,
-                                const std::function<void(const Epoch&)>& ended) {
-  std::vector<double> losses;
-  Epoch epoch{.number = 1};
-  double began = harness::steady_seconds();
-  std::size_t steps = 0;  // of this epoch
-  for (std::size_t step = 0; step < steps_; ++step) {
-    shown(step);
-    const Batch now = batch(step);
+std::vector<double> Course::run(Strategy& strategy, Replicas& replicas, const CourseHooks& hooks) {
+  std::vector<double> losses = settings_.losses;
+  double began = losses.size() % batches() == 0 ? harness::steady_seconds() : std::nan("");
+  double kept = harness::steady_seconds();
+  const auto keep = [&] {
+    if (hooks.keep) hooks.keep(losses);
+    kept = harness::steady_seconds();
+  };
+  while (losses.size() < steps_) {
+    hooks.shown(losses.size());
+    const Batch now = batch(losses.size());
     strategy.load(now);
     bench::run(strategy, replicas, Work::step);
     losses.push_back(strategy.loss() / static_cast<double>(now.images.size()));
-    epoch.loss += losses.back();
-    ++steps;
-    if ((step + 1) % sampler_.batches() != 0 && step + 1 != steps_) continue;
-    epoch.seconds = harness::steady_seconds() - began;
-    epoch.loss /= static_cast<double>(steps);
-    strategy.settle();
-    epoch.checksums = replicas.checksums();
-    if (settings_.test) epoch.accuracy = replicas.accuracy(*settings_.test);
-    ended(epoch);
-    epoch = {.number = epoch.number + 1};
-    steps = 0;
-    began = harness::steady_seconds();
+    if (losses.size() % batches() == 0 || losses.size() == steps_) {
+      const std::size_t done = (losses.size() - 1) / batches();  // epochs before this one
+      const auto first = losses.begin() + static_cast<std::ptrdiff_t>(done * batches());
+      Epoch epoch{.number = static_cast<int>(done) + 1, .seconds = harness::steady_seconds() - began};
+      epoch.loss = std::accumulate(first, losses.end(), 0.0) / static_cast<double>(losses.end() - first);
+      strategy.settle();
+      epoch.checksums = replicas.checksums();
+      if (settings_.test) epoch.accuracy = replicas.accuracy(*settings_.test);
+      hooks.ended(epoch);
+      keep();
+      began = harness::steady_seconds();
+    } else if (hooks.keep && harness::steady_seconds() > kept + seconds_between_checkpoints) {
+      strategy.settle();
+      keep();
+    }
   }
   return losses;
 }

@@ -21,15 +21,24 @@ struct CourseSettings {
   models::Sampler::Order order = models::Sampler::Order::shuffled;
   std::uint64_t seed = 1;
   std::size_t steps = 0;
-  std::size_t epochs = 0;  // instead of steps, where above 0
+  std::size_t epochs = 0;           // instead of steps, where above 0
+  std::vector<double> losses = {};  // of the steps that were taken before: it goes on after them
 };
 
 struct Epoch {
-  int number = 0;                           // from 1
-  double seconds = 0;                       // of its steps and their loading, not of the evaluation
-  double loss = 0;                          // mean over its steps
-  std::optional<double> accuracy = {};      // on the test set
+  int number = 0;                       // from 1
+  double seconds = 0;                   // of its steps and their loading; not a number where it began before the run
+  double loss = 0;                      // mean over its steps
+  std::optional<double> accuracy = {};  // on the test set
   std::vector<std::string> checksums = {};  // of the parameters, per rank
+};
+
+// What is called while a course goes on.
+struct CourseHooks {
+  std::function<void(std::size_t)> shown;                     // before each step, with its number
+  std::function<void(const Epoch&)> ended;                    // after each epoch, and after the last step
+  std::function<void(const std::vector<double>&)> keep = {};  // then too, and every minute, with the losses so far:
+                                                              // when a checkpoint is due
 };
 
 class Course {
@@ -37,13 +46,13 @@ class Course {
   Course(int ranks, const CourseSettings& settings);
 
   std::size_t steps() const { return steps_; }
+  std::size_t batches() const { return sampler_.batches(); }  // steps of an epoch
   // The images of a step, dealt out to the ranks.
   Batch batch(std::size_t step);
 
-  // Trains. `shown` is called before each step with its number, `ended` after each epoch, and after the last step.
-  // Throws harness::Error when the replicas have parted. Gives the mean loss of each step, before its update.
-  std::vector<double> run(Strategy& strategy, Replicas& replicas, const std::function<void(std::size_t)>& shown,
-                          const std::function<void(const Epoch&)>& ended);
+  // Trains. Throws harness::Error when the replicas have parted. Gives the mean loss of each step, before its update,
+  // those of the steps before this run among them.
+  std::vector<double> run(Strategy& strategy, Replicas& replicas, const CourseHooks& hooks);
 
  private:
   CourseSettings settings_;

@@ -124,6 +124,9 @@ class Forecast {
     if (options.given("device")) {
       throw harness::bad_value("device", options.text("device"), "the simulated engine has the devices of --topology");
     }
+    for (const char* name : {"trace", "save", "resume"}) {
+      if (options.given(name)) throw harness::bad_value(name, options.text(name), "a forecast trains nothing");
+    }
     for (const auto& name : options.names("strategy")) {
       if (!find_strategy(name).reduces) {
         throw harness::bad_value("strategy", name, "the forecast knows those that reduce by an algorithm");

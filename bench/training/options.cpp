@@ -100,6 +100,10 @@ std::vector<harness::Option> training_options() {
       {.name = "steps", .kind = Kind::integer, .default_text = "50", .help = "train so many steps", .maximum = 1e9},
       {.name = "epochs", .kind = Kind::integer, .help = "train so many epochs instead", .minimum = 1, .maximum = 1e6},
       {.name = "eval", .kind = Kind::flag, .help = "test accuracy after each epoch, or after the steps"},
+      {.name = "save",
+       .kind = Kind::text,
+       .help = "a safetensors file that training can go on from; after each epoch, each minute and the last step"},
+      {.name = "resume", .kind = Kind::text, .help = "go on from such a file, up to as many steps or epochs in all"},
       {.name = "trace", .kind = Kind::text, .help = "write a step of each point for Perfetto or chrome://tracing"}};
   options.insert(options.end(), own.begin(), own.end());
   const auto forecast = forecast_options();
@@ -172,8 +176,9 @@ std::vector<std::string> command_for(const harness::Options& options, const nloh
   if (find_strategy(point.at("strategy").get<std::string>()).buckets) {
     add("bucket", std::to_string(point.at("bucket_bytes").get<std::size_t>()));
   }
-  for (const char* name : {"threads", "launch", "batch", "lr", "lr-scaling", "momentum", "weight-decay", "accumulate",
-                           "grad-dtype", "slow", "data", "data-dir", "init", "order", "seed", "epochs", "eval"}) {
+  for (const char* name :
+       {"threads", "launch", "batch", "lr", "lr-scaling", "momentum", "weight-decay", "accumulate", "grad-dtype",
+        "slow", "data", "data-dir", "init", "order", "seed", "epochs", "eval", "resume"}) {
     if (options.given(name)) add(name, options.text(name));
   }
   if (!options.has("epochs")) add("steps", options.text("steps"));

@@ -15,6 +15,7 @@ class TwoReplicas : public testing::Test {
 
   Replicas make(int accumulate) const {
     models::ModelSettings settings;
+    settings.momentum = true;
     settings.backend = "plain";
     settings.capacity = 4;
     return {*devices, "lenet", settings, {.accumulate = accumulate}};
@@ -55,13 +56,25 @@ TEST_F(TwoReplicas, AddUpTheSameGradientsInOneMicroBatchAndInThree) {
   }
 }
 
-TEST_F(TwoReplicas, GiveBackTheirState) {
-  const Replicas replicas = make(1);
-  const auto initial = replicas.state();
-  replicas.model(0).parameters()[5] += 1;
-  replicas.restore(initial);
-  EXPECT_EQ(replicas.state(0), initial);
-  EXPECT_EQ(replicas.state(1), initial);
+TEST_F(TwoReplicas, GiveBackAllThatAStepDependsOn) {
+  Replicas replicas = make(1);
+  const auto step = [&] {
+    replicas.load({&data, {0, 1, 2, 3, 4, 5, 6}, {4, 3}});
+    replicas.forward();
+    replicas.backward();
+    replicas.update({.lr = 1e-3, .images = 7, .momentum = 0.9});
+    replicas.sync();
+  };
+  step();
+  const auto before = replicas.state();
+  step();
+  const auto after = replicas.state();
+  EXPECT_NE(after, before);
+  replicas.restore(before);
+  EXPECT_EQ(replicas.state(0), before);
+  EXPECT_EQ(replicas.state(1), before);
+  step();
+  EXPECT_EQ(replicas.state(0), after);
 }
 
 }  // namespace
