@@ -2,6 +2,8 @@
 // bench_train: the all-reduce inside real training steps. Ways of training that share a model and its devices share the
 // replicas too: the whole step, its compute alone and its communication alone are timed in interleaved rounds from the
 // initial parameters, then each way trains the model from there.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -39,6 +41,7 @@ class Bench {
         measuring_(bench::measure_settings(options, 3)),
         columns_({{.title = "model", .left = true, .width = 8},
                   {.title = "device", .left = true, .width = 7},
+                  {.title = "math", .left = true, .width = 8},
                   {.title = "strategy", .left = true, .width = 13},
                   {.title = "algorithm", .left = true, .width = 16},
                   {.title = "overlap", .left = true, .width = 7},
@@ -50,7 +53,8 @@ class Bench {
                   {.title = "images/s", .width = 9},
                   {.title = "speed-up", .width = 8},
                   {.title = "loss", .width = 7},
-                  {.title = "accuracy", .width = 8}}) {
+                  {.title = "accuracy", .width = 8}},
+                 harness::screen_of(STDOUT_FILENO)) {
     for (const char* name : {"topology", "without", "profile", "price"}) {
       if (options.given(name)) throw harness::bad_value(name, options.text(name), "only --engine=simulated takes it");
     }
@@ -76,7 +80,11 @@ class Bench {
       }
     }
     scaling_ = bench::scaling_of(options, devices.size());
-    blocks_ = harness::points({{"model", bench::values(options.names("model"))}, {"device", bench::values(devices)}});
+    require_math(devices);
+    blocks_ = harness::points({{"model", bench::values(options.names("model"))},
+                               {"math", bench::values(options.names("math"))},
+                               {"device", bench::values(devices)}});
+    bench::name_what_is_the_same(columns_, blocks_, {{"math", "math"}});
     if (options.given("trace")) trace_ = harness::writable("trace", options.text("trace"));
     if (options.given("save") || options.given("resume")) {
       if (const std::size_t points = blocks_.size() * points_of(blocks_[0]).size(); points > 1) {
@@ -116,6 +124,18 @@ class Bench {
   }
 
  private:
+  // What the devices' backends do not have is said before anything is measured.
+  void require_math(const std::vector<std::string>& devices) const {
+    for (const auto& math : options_.names("math")) {
+      if (math == "f32") continue;
+      for (const auto& point : devices) {
+        const auto opened = harness::open_devices(point);
+        const auto stream = (*opened)[0].make_stream();
+        models::make_model("mlp", *stream, {.capacity = 1, .math = models::parse_math(math)});
+      }
+    }
+  }
+
   // The ways of training that a block compares. One device has nothing to reduce: one algorithm stands for all there.
   std::vector<json> points_of(const json& block) const {
     const bool alone = bench::ranks_of(options_, block["device"]) == 1;
@@ -165,6 +185,7 @@ class Bench {
     replica.init = models::parse_init(options_.text("init"));
     replica.seed = measuring_.seed;
     replica.momentum = options_.real("momentum") > 0;
+    replica.math = models::parse_math(block["math"].get<std::string>());
     std::vector<std::size_t> rows;
     for (const json& point : points_of(block)) {
       rows.push_back(session.add(describe(point, devices, global_batch)));
@@ -211,7 +232,6 @@ class Bench {
                          {"engine", "streams"},
                          {"launch", options_.text("launch")},
                          {"backend", models::default_backend(devices[0])},
-                         {"math", "f32"},
                          {"batch", (global_batch + devices.size() - 1) / devices.size()},
                          {"global_batch", global_batch},
                          {"scaling", scaling_},
@@ -370,10 +390,11 @@ class Bench {
     result.extra["buckets"] = buckets;
   }
 
-  // Speed-up is against the first point of one device with the same model.
+  // Speed-up is against the first point of one device with the same model and arithmetic.
   static void compare_with_one_device(const std::vector<harness::Result>& results, harness::Result& result) {
     for (const harness::Result& other : results) {
-      if (other.point["ranks"] != 1 || other.point["model"] != result.point["model"]) continue;
+      if (other.point["ranks"] != 1) continue;
+      if (other.point["model"] != result.point["model"] || other.point["math"] != result.point["math"]) continue;
       const bool itself = other.point == result.point;
       if (!itself && !other.metrics.contains("images_per_second")) continue;
       const double alone = (itself ? result : other).metrics["images_per_second"];
@@ -438,11 +459,12 @@ class Bench {
     std::cout << "]\n";
   }
 
-  // "lenet cpu:2 distributed ring".
+  // "lenet cpu:2 distributed ring", or "resnet18 winograd cpu:2 distributed ring".
   static std::string name_of(const json& point) {
     std::string name;
-    for (const char* word : {"model", "device", "strategy", "algorithm"}) {
-      if (point[word].is_string()) name.append(name.empty() ? "" : " ").append(point[word].get<std::string>());
+    for (const char* word : {"model", "math", "device", "strategy", "algorithm"}) {
+      if (!point[word].is_string() || point[word] == "f32") continue;
+      name.append(name.empty() ? "" : " ").append(point[word].get<std::string>());
     }
     return name;
   }
@@ -455,13 +477,13 @@ class Bench {
     };
     const auto losses = result.extra.find("losses");
     const bool trained = losses != result.extra.end() && !losses->empty();
-    columns_.print_row(std::cout,
-                       {text("model"), text("device"), text("strategy"), text("algorithm"), text("overlap"),
-                        std::to_string(result.point["global_batch"].get<int>()), seconds("step_seconds"),
-                        seconds("compute_seconds"), seconds("communication_seconds"), seconds("exposed_seconds"),
-                        harness::format_real(metric("images_per_second"), 4), harness::format_real(metric("speedup")),
-                        harness::format_real(trained ? losses->back().get<double>() : std::nan(""), 4),
-                        harness::format_real(metric("test_accuracy"), 4)});
+    columns_.print_row(
+        std::cout, {text("model"), text("device"), text("math"), text("strategy"), text("algorithm"), text("overlap"),
+                    std::to_string(result.point["global_batch"].get<int>()), seconds("step_seconds"),
+                    seconds("compute_seconds"), seconds("communication_seconds"), seconds("exposed_seconds"),
+                    harness::format_real(metric("images_per_second"), 4), harness::format_real(metric("speedup")),
+                    harness::format_real(trained ? losses->back().get<double>() : std::nan(""), 4),
+                    harness::format_real(metric("test_accuracy"), 4)});
     if (!result.extra.contains("root")) return;
     std::cout << "#   its root: " << harness::format_bytes(result.metrics["root_bytes"].get<std::size_t>())
               << " in and out and " << seconds("root_seconds") << " at work for all in a step, "

@@ -80,6 +80,11 @@ std::vector<harness::Option> training_options() {
        .default_text = "f32",
        .help = "type of the gradients that are sent",
        .allowed = {"f32", "bf16"}},
+      {.name = "math",
+       .kind = Kind::names,
+       .default_text = "f32",
+       .help = "arithmetic of the layers; winograd: convolutions of 3x3 by Winograd's algorithm, where oneDNN has it",
+       .allowed = {"f32", "winograd"}},
       {.name = "slow", .kind = Kind::text, .help = "RANK:FACTOR, make a device so much slower, as in 1:2.5"},
       {.name = "data",
        .kind = Kind::choice,
@@ -170,7 +175,7 @@ std::vector<std::string> command_for(const harness::Options& options, const nloh
   const auto add = [&](const std::string& name, const std::string& value) {
     command.push_back(std::string("--").append(name).append("=").append(value));
   };
-  for (const char* name : {"model", "device", "strategy", "algorithm", "scaling", "overlap"}) {
+  for (const char* name : {"model", "device", "math", "strategy", "algorithm", "scaling", "overlap"}) {
     if (point.at(name).is_string()) add(name, point.at(name));
   }
   if (find_strategy(point.at("strategy").get<std::string>()).buckets) {

@@ -147,6 +147,20 @@ class Training(BenchCase):
         self.assertGreater(waiting, 0)
         self.assertEqual(row["point"]["slow"], "1:50")
 
+    def test_winograd_stands_beside_direct_convolutions_where_the_library_has_it(self):
+        options = ["--data=synthetic", "--model=resnet18", "--batch=2", "--device=cpu:1", "--strategy=scratch",
+                   "--lr=0.0001", "--warmup=0", "--iterations=1", "--steps=2"]
+        done = self.run_bench(*options, "--math=winograd")
+        if done.returncode == 2:
+            self.assertEqual((done.stdout, done.stderr.count("\n")), ("", 1))
+            self.assertIn("--math=winograd", done.stderr)
+            self.skipTest("this oneDNN has no Winograd convolutions for this processor")
+        direct, winograd = self.results(*options, "--math=f32,winograd")
+        self.assertEqual([row["point"]["math"] for row in (direct, winograd)], ["f32", "winograd"])
+        self.assertNotEqual(direct["losses"], winograd["losses"])
+        self.assertAlmostEqual(direct["losses"][0], winograd["losses"][0], delta=1e-3 * direct["losses"][0])
+        self.assertEqual([row["metrics"]["speedup"] for row in (direct, winograd)], [1, 1])
+
     def test_every_epoch_is_told_and_the_last_line_is_the_textbooks(self):
         done = self.run_bench("--data=synthetic", "--batch=500", "--iterations=1", "--warmup=1", "--device=cpu:2",
                               "--strategy=distributed", "--epochs=2", "--eval")
