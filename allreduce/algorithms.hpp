@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue of all-reduce algorithms: a name, what is said of it, and the function that writes it down.
+// The catalogue of algorithms, of all-reduce and of the other collectives: a name, what is said of it, and the function
+// that writes it down.
 #pragma once
 
 #include <span>
@@ -64,6 +65,27 @@ Schedule leader(const Shape& shape);
 // Sabharwal (2010). As few bytes as ring, about 4 sqrt(n) steps.
 Schedule torus(const Shape& shape);
 
+// The other collectives, by the same means.
+//
+// Around the ring, as the halves of the ring all-reduce; straight between owner and all others; in ceil(log2 n) steps
+// to the half of the ranks that is not there yet, for any n: Bruck et al., "Efficient algorithms for all-to-all
+// communications in multiport message-passing systems" (1997), and backwards Traeff, "Optimal, non-pipelined
+// reduce-scatter and allreduce algorithms" (2024). Every rank sends n - 1 slices.
+Schedule ring_reduce_scatter(const Shape& shape);
+Schedule direct_reduce_scatter(const Shape& shape);
+Schedule dissemination_reduce_scatter(const Shape& shape);
+Schedule ring_all_gather(const Shape& shape);
+Schedule direct_all_gather(const Shape& shape);
+Schedule dissemination_all_gather(const Shape& shape);
+// Straight from or to the root; by a binomial tree (Thakur, Rabenseifner, Gropp 2005); along a chain, which with many
+// pieces sends the vector over every link once.
+Schedule direct_broadcast(const Shape& shape);
+Schedule tree_broadcast(const Shape& shape);
+Schedule ring_broadcast(const Shape& shape);
+Schedule direct_reduce(const Shape& shape);
+Schedule tree_reduce(const Shape& shape);
+Schedule ring_reduce(const Shape& shape);
+
 // Ranks of a group of hierarchical and leader: as asked for, at most all. By default the smallest divisor of their
 // number that is at least its square root.
 int group_of(const Shape& shape);
@@ -72,17 +94,20 @@ struct Algorithm {
   std::string_view name;
   std::string_view summary;
   Schedule (*build)(const Shape&);
-  // Every rank sends and receives just 2(n-1)/n of the vector, for any n, as nccl-tests' busbw supposes.
+  // The busiest rank sends and receives just busbw_factor of the vector, for any n, as nccl-tests' busbw supposes.
   bool busbw_is_link_speed;
   bool grouped = false;  // heeds Shape::group
+  Collective collective = Collective::allreduce;
 };
 
-std::span<const Algorithm> algorithms();
+// The rows of a collective.
+std::span<const Algorithm> algorithms(Collective collective = Collective::allreduce);
 
 // The names that were asked for; those of all rows where one of them is "all".
-std::vector<std::string> select_algorithms(const std::vector<std::string>& wanted);
+std::vector<std::string> select_algorithms(const std::vector<std::string>& wanted,
+                                           Collective collective = Collective::allreduce);
 
 // The row of that name, or null.
-const Algorithm* find_algorithm(std::string_view name);
+const Algorithm* find_algorithm(std::string_view name, Collective collective = Collective::allreduce);
 
 }  // namespace allreduce

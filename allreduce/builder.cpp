@@ -8,15 +8,27 @@
 
 namespace allreduce {
 
-Builder::Builder(std::string name, const Shape& shape, int chunks) {
+Builder::Builder(std::string name, const Shape& shape, int chunks, Collective collective) {
   if (shape.ranks < 1 || shape.pieces < 1 || chunks < 1) {
     throw harness::Error("a schedule needs at least one rank, one piece and one chunk");
+  }
+  if (shape.root < 0 || shape.root >= shape.ranks) {
+    throw harness::Error("there is no root " + std::to_string(shape.root) + " among " + std::to_string(shape.ranks) +
+                         " ranks");
   }
   schedule_.name = std::move(name);
   schedule_.shape = shape;
   schedule_.chunks = chunks;
-  const Access untouched{shape.placement == Placement::in_place ? Own::data : Own::input};
-  ranks_.assign(shape.ranks, Intervals<Access>(chunks, untouched));
+  schedule_.collective = collective;
+  if (has_slices(schedule_.collective) && chunks % shape.ranks != 0) {
+    throw harness::Error(schedule_.name + ": " + std::to_string(chunks) + " chunks are no slice for each of " +
+                         std::to_string(shape.ranks) + " ranks");
+  }
+  ranks_.assign(shape.ranks, Intervals<Access>(chunks, {Own::nowhere}));
+  for (Rank rank = 0; rank < shape.ranks; ++rank) {
+    const auto [first, count] = schedule_.brings(rank);
+    ranks_[rank].assign(first, count, {shape.placement == Placement::in_place ? Own::data : Own::input});
+  }
 }
 
 Chunk Builder::at(Rank rank, int first, int count) const {
@@ -41,8 +53,13 @@ Builder::Own Builder::own(const Chunk& chunk) {
 }
 
 Chunk Builder::source(const Chunk& chunk) {
+  const Own stands = own(chunk);
+  if (stands == Own::nowhere) {
+    throw harness::Error(schedule_.name + ": rank " + std::to_string(chunk.rank) + " has nothing in chunk " +
+                         std::to_string(chunk.first) + " yet");
+  }
   Chunk found = chunk;
-  found.space = own(chunk) == Own::data ? Space::data : Space::input;
+  found.space = stands == Own::data ? Space::data : Space::input;
   return found;
 }
 
@@ -97,6 +114,7 @@ Rank Builder::reduce(const Chunk& from, Rank into) {
 Chunk Builder::fetch(const Chunk& from, Rank to) {
   const Chunk own_chunk = at(to, from.first, from.count);
   if (to == from.rank) throw harness::Error(schedule_.name + ": a rank cannot reduce its own chunk into itself");
+  source(own_chunk);                   // throws where there is none to add to
   if (own(own_chunk) == Own::input) {  // data is free: no scratch
     append(Kind::copy, source(from), own_chunk, Own::input_beside_fetched);
     return own_chunk;
@@ -210,7 +228,8 @@ Schedule Builder::finish() && {
   if (schedule_.shape.placement == Placement::out_of_place) {
     for (Rank rank = 0; rank < schedule_.shape.ranks; ++rank) {
       std::vector<Chunk> untouched;
-      ranks_[rank].visit(0, schedule_.chunks, [&](int first, int count, Access& access) {
+      const auto [from, owed] = schedule_.owes(rank);
+      ranks_[rank].visit(from, owed, [&](int first, int count, Access& access) {
         if (access.own == Own::input) untouched.push_back({rank, Space::input, first, count});
       });
       for (const Chunk& chunk : untouched) append(Kind::copy, chunk, at(rank, chunk.first, chunk.count), Own::data);

@@ -14,8 +14,9 @@ namespace allreduce {
 
 class Builder {
  public:
-  // `chunks`: pieces that each rank's vector is cut into. Throws harness::Error unless all numbers are positive.
-  Builder(std::string name, const Shape& shape, int chunks);
+  // `chunks`: pieces that each rank's vector is cut into. Throws harness::Error unless all numbers are positive, there
+  // is a root, and a collective that gives each rank a slice can cut one for each.
+  Builder(std::string name, const Shape& shape, int chunks, Collective collective = Collective::allreduce);
 
   // Pieces first to first + count - 1 of a rank's vector.
   Chunk at(Rank rank, int first, int count = 1) const;
@@ -36,8 +37,8 @@ class Builder {
 
  private:
   // Where a rank's own value of a piece stands. Out of place it stays in the input while what was fetched first waits
-  // in data.
-  enum class Own { input, input_beside_fetched, data };
+  // in data. Nowhere: the rank brings none.
+  enum class Own { nowhere, input, input_beside_fetched, data };
   struct Access {
     Own own;
     OpId writer = -1;            // the op that wrote last

@@ -78,16 +78,16 @@ void Vectors::fetch(int rank) {
 
 std::optional<harness::Wrong> Vectors::compare(Numbers numbers) {
   std::optional<harness::Wrong> all;
-  std::vector<std::byte> first;  // of reals: what rank 0 has, all must have
+  std::vector<std::byte> first;  // of an all-reduce of reals: what rank 0 has, all must have
   for (int rank = 0; rank < devices_.size(); ++rank) {
     fetch(rank);
     if (numbers == Numbers::whole) {
-      add(all, compare_numbers(pattern_.dtype, rank, answer_.data(), found_.data(), count_));
-    } else if (rank == 0) {
+      add(all, compare_numbers(pattern_.dtype, rank, answer_.data(), found_.data(), owed(pattern_, rank, count_)));
+    } else if (first.empty()) {
       add(all, compare_reals(pattern_, rank, found_.data(), count_));
-      first = found_;
+      if (pattern_.collective == Collective::allreduce) first = found_;
     } else {
-      add(all, compare_bits(pattern_.dtype, rank, first.data(), found_.data(), count_));
+      add(all, compare_bits(pattern_.dtype, rank, first.data(), found_.data(), {0, count_}));
     }
   }
   return all;

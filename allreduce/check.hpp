@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check of an all-reduce: vectors on every device, filled with contributions whose answer is known, and what a run
-// must leave there. Twice: with whole numbers, where every rank must hold the exact answer at every element; and, for
-// sums and averages of floating-point numbers, with random reals, where all ranks must hold the same bits, within the
-// error that any order of additions stays below.
+// The check of an all-reduce, or another collective: vectors on every device, filled with contributions whose answer is
+// known, and what a run must leave there. Twice: with whole numbers, where every rank must hold the exact answer at
+// every element that it is owed; and, for sums and averages of floating-point numbers, with random reals, which must be
+// within the error that any order of additions stays below, and after an all-reduce the same bits on all ranks.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allreduce/engine.hpp"
 
+#include <algorithm>
+
 #include "harness/device/cpu.hpp"
 
 namespace allreduce {
@@ -28,9 +30,18 @@ Verdict require_fitting(const Schedule& schedule, const Problem& problem) {
 }
 
 std::size_t boundary(std::size_t count, int chunks, int chunk, std::size_t element_bytes) {
-  const std::size_t even = count / chunks * chunk + count % chunks * chunk / chunks;
+  const std::size_t even = slice_begin(count, chunks, chunk);
   const std::size_t line = 64 / element_bytes;
   return chunk == chunks || count / chunks < 16 * line ? even : even / line * line;
+}
+
+std::size_t boundary(const Schedule& schedule, std::size_t count, int chunk, std::size_t element_bytes) {
+  if (!has_slices(schedule.collective)) return boundary(count, schedule.chunks, chunk, element_bytes);
+  const int chunks = schedule.chunks / schedule.shape.ranks;  // of a slice
+  const int slice = std::min(chunk / chunks, schedule.shape.ranks - 1);
+  const std::size_t begin = slice_begin(count, schedule.shape.ranks, slice);
+  const std::size_t end = slice_begin(count, schedule.shape.ranks, slice + 1);
+  return begin + boundary(end - begin, chunks, chunk - slice * chunks, element_bytes);
 }
 
 }  // namespace allreduce

@@ -71,5 +71,7 @@ Verdict require_fitting(const Schedule& schedule, const Problem& problem);
 // First element of piece `chunk` when `count` elements are cut into `chunks` pieces: even to one element, and on
 // 64-byte borders where the pieces are large enough not to notice.
 std::size_t boundary(std::size_t count, int chunks, int chunk, std::size_t element_bytes);
+// The same for a schedule, each of whose slices, where it has some, begins at its even share exactly.
+std::size_t boundary(const Schedule& schedule, std::size_t count, int chunk, std::size_t element_bytes);
 
 }  // namespace allreduce

@@ -13,6 +13,18 @@ std::string describe(const Chunk& chunk) {
 
 }  // namespace
 
+Schedule::Run Schedule::brings(Rank rank) const {
+  if (collective == Collective::broadcast && rank != shape.root) return {};
+  if (collective != Collective::all_gather) return {0, chunks};
+  return {chunks / shape.ranks * rank, chunks / shape.ranks};
+}
+
+Schedule::Run Schedule::owes(Rank rank) const {
+  if (collective == Collective::reduce && rank != shape.root) return {};
+  if (collective != Collective::reduce_scatter) return {0, chunks};
+  return {chunks / shape.ranks * rank, chunks / shape.ranks};
+}
+
 std::vector<int> first_pieces(const Schedule& schedule) {
   std::vector<std::vector<int>> waiting;  // by rank and place: the first piece of what was last put there
   for (const int places : schedule.places) waiting.emplace_back(places);

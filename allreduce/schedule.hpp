@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule is an all-reduce algorithm as data: copies and reduces of chunks, with the order they need. It knows
-// nothing of bytes, devices or time; `verify` proves it, `cost` counts it, an engine runs it. The vector of every rank
-// is cut into `chunks` pieces of almost equal size; a run of pieces is named by its first and their number.
+// A schedule is an algorithm of all-reduce, or of another collective, as data: copies and reduces of chunks, with the
+// order they need. It knows nothing of bytes, devices or time; `verify` proves it, `cost` counts it, an engine runs it.
+// The vector of every rank is cut into `chunks` pieces of almost equal size; a run of pieces is named by its first and
+// their number.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "allreduce/collective.hpp"
 
 namespace allreduce {
 
@@ -44,6 +47,7 @@ struct Shape {
   int pieces = 1;
   Placement placement = Placement::in_place;
   int group = 0;
+  Rank root = 0;  // of broadcast and reduce
 };
 
 // Ops are sorted by level; `after` names earlier ones only.
@@ -54,6 +58,16 @@ struct Schedule {
   int scratch_width = 1;    // pieces that a scratch place has room for
   std::vector<int> places;  // scratch places, per rank
   std::vector<Op> ops;
+  Collective collective = Collective::allreduce;
+
+  // A run of pieces.
+  struct Run {
+    int first = 0, count = 0;
+  };
+  // The pieces that a rank brings into the collective, and those that it must end with: all of the vector, none, or
+  // (for reduce_scatter and all_gather, whose number of chunks is a multiple of the ranks) the rank's slice.
+  Run brings(Rank rank) const;
+  Run owes(Rank rank) const;
 
   int levels() const { return ops.empty() ? 0 : ops.back().level + 1; }
 };

@@ -108,10 +108,8 @@ class Simulation {
   }
 
   double bytes_of(OpId id) const {
+    const auto edge = [&](int chunk) { return boundary(schedule_, workload_.count, chunk, workload_.element_bytes); };
     const int first = pieces_[id];
-    const auto edge = [&](int chunk) {
-      return boundary(workload_.count, schedule_.chunks, chunk, workload_.element_bytes);
-    };
     return static_cast<double>((edge(first + schedule_.ops[id].to.count) - edge(first)) * workload_.element_bytes);
   }
 

@@ -98,13 +98,14 @@ class Tally {
 
 template <typename Same>
 std::optional<harness::Wrong> differences(Dtype dtype, int rank, const std::byte* expected, const std::byte* got,
-                                          std::size_t count, const Same& same) {
+                                          Part part, const Same& same) {
   constexpr std::size_t stretch = 4096;  // elements; equal bits, which is what is found, need no look at each
   Tally tally(rank);
   with_type(dtype, [&](auto type) {
     using Stored = decltype(type);
-    for (std::size_t begin = 0; begin < count; begin += stretch) {
-      const std::size_t end = std::min(count, begin + stretch);
+    const std::size_t last = part.first + part.count;
+    for (std::size_t begin = part.first; begin < last; begin += stretch) {
+      const std::size_t end = std::min(last, begin + stretch);
       const std::size_t offset = begin * sizeof(Stored);
       if (std::memcmp(expected + offset, got + offset, (end - begin) * sizeof(Stored)) == 0) continue;
       for (std::size_t index = begin; index < end; ++index) {
@@ -115,6 +116,11 @@ std::optional<harness::Wrong> differences(Dtype dtype, int rank, const std::byte
     }
   });
   return tally.wrong();
+}
+
+Part slice_of(const Pattern& pattern, int rank, std::size_t count) {
+  const std::size_t first = slice_begin(count, pattern.ranks, rank);
+  return {first, slice_begin(count, pattern.ranks, rank + 1) - first};
 }
 
 double real(const Pattern& pattern, int rank, std::size_t index) {
@@ -142,7 +148,7 @@ std::int64_t contribution(const Pattern& pattern, int rank, std::size_t index) {
   return (static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(2 * most + 1)) - most) * factor;
 }
 
-std::int64_t answer(const Pattern& pattern, std::size_t index) {
+std::int64_t reduced(const Pattern& pattern, std::size_t index) {
   std::int64_t result = contribution(pattern, 0, index);
   for (int rank = 1; rank < pattern.ranks; ++rank) {
     const std::int64_t value = contribution(pattern, rank, index);
@@ -157,33 +163,52 @@ std::int64_t answer(const Pattern& pattern, std::size_t index) {
   return pattern.op == Op::avg ? result / pattern.ranks : result;
 }
 
+Part owed(const Pattern& pattern, int rank, std::size_t count) {
+  if (pattern.collective == Collective::reduce_scatter) return slice_of(pattern, rank, count);
+  if (pattern.collective == Collective::reduce && rank != pattern.root) return {};
+  return {0, count};
+}
+
 void fill(const Pattern& pattern, int rank, std::byte* into, std::size_t count) {
   write(pattern.dtype, into, count, [&](std::size_t index) { return contribution(pattern, rank, index); });
 }
 
 void fill_answer(const Pattern& pattern, std::byte* into, std::size_t count) {
-  write(pattern.dtype, into, count, [&](std::size_t index) { return answer(pattern, index); });
+  switch (pattern.collective) {
+    case Collective::broadcast: return fill(pattern, pattern.root, into, count);
+    case Collective::all_gather:
+      for (int rank = 0; rank < pattern.ranks; ++rank) {
+        const Part slice = slice_of(pattern, rank, count);
+        write(pattern.dtype, into + slice.first * size_of(pattern.dtype), slice.count,
+              [&](std::size_t index) { return contribution(pattern, rank, slice.first + index); });
+      }
+      return;
+    case Collective::allreduce:
+    case Collective::reduce_scatter:
+    case Collective::reduce:
+      write(pattern.dtype, into, count, [&](std::size_t index) { return reduced(pattern, index); });
+  }
 }
 
 std::optional<harness::Wrong> compare_numbers(Dtype dtype, int rank, const std::byte* expected, const std::byte* got,
-                                              std::size_t count) {
-  return differences(dtype, rank, expected, got, count, [](auto a, auto b) { return shown(a) == shown(b); });
+                                              Part part) {
+  return differences(dtype, rank, expected, got, part, [](auto a, auto b) { return shown(a) == shown(b); });
 }
 
 std::optional<harness::Wrong> compare_bits(Dtype dtype, int rank, const std::byte* expected, const std::byte* got,
-                                           std::size_t count) {
-  return differences(dtype, rank, expected, got, count,
+                                           Part part) {
+  return differences(dtype, rank, expected, got, part,
                      [](auto a, auto b) { return std::memcmp(&a, &b, sizeof a) == 0; });
 }
 
 std::optional<harness::Wrong> compare(const Pattern& pattern, int rank, const std::byte* got, std::size_t count) {
   std::vector<std::byte> expected(count * harness::size_of(pattern.dtype));
   fill_answer(pattern, expected.data(), count);
-  return compare_numbers(pattern.dtype, rank, expected.data(), got, count);
+  return compare_numbers(pattern.dtype, rank, expected.data(), got, owed(pattern, rank, count));
 }
 
 bool has_reals(const Pattern& pattern) {
-  return pattern.dtype != Dtype::i32 && (pattern.op == Op::sum || pattern.op == Op::avg);
+  return reduces(pattern.collective) && pattern.dtype != Dtype::i32 && (pattern.op == Op::sum || pattern.op == Op::avg);
 }
 
 void fill_reals(const Pattern& pattern, int rank, std::byte* into, std::size_t count) {
@@ -193,13 +218,14 @@ void fill_reals(const Pattern& pattern, int rank, std::byte* into, std::size_t c
 std::optional<harness::Wrong> compare_reals(const Pattern& pattern, int rank, const std::byte* got, std::size_t count) {
   Tally tally(rank);
   const bool divides = pattern.op == Op::avg && pattern.ranks > 1;
+  const Part part = owed(pattern, rank, count);
   with_type(pattern.dtype, [&](auto type) {
     using Stored = decltype(type);
     // Wide enough that the reference has no error beside the bound.
     using Wide = std::conditional_t<sizeof(Stored) == 8, long double, double>;
     const Wide unit = std::ldexp(Wide{1}, -exact_bits(pattern.dtype));
     const Wide tiniest = pattern.dtype == Dtype::f16 ? Wide{0x1p-24} : Wide{std::numeric_limits<float>::denorm_min()};
-    for (std::size_t index = 0; index < count; ++index) {
+    for (std::size_t index = part.first; index < part.first + part.count; ++index) {
       Wide sum = 0;
       Wide magnitude = 0;
       for (int from = 0; from < pattern.ranks; ++from) {

@@ -115,6 +115,8 @@ class Verifier {
         static_cast<int>(schedule_.places.size()) != ranks_) {
       return wrong("ranks, chunks, scratch width and places do not describe a schedule");
     }
+    if (schedule_.shape.root < 0 || schedule_.shape.root >= ranks_) return wrong("has no root");
+    if (has_slices(schedule_.collective) && schedule_.chunks % ranks_ != 0) return wrong("has no slice for each rank");
     for (const int places : schedule_.places) {
       if (places < 0 || places > std::numeric_limits<int>::max() / schedule_.scratch_width) {
         return wrong("cannot have " + std::to_string(places) + " scratch places of " +
@@ -161,10 +163,11 @@ class Verifier {
   void make_cells() {
     const bool in_place = schedule_.shape.placement == Placement::in_place;
     for (Rank rank = 0; rank < ranks_; ++rank) {
-      const Cell own{Expressions::contribution(rank)};
-      data_.emplace_back(schedule_.chunks, in_place ? own : Cell{});
+      data_.emplace_back(schedule_.chunks, Cell{});
       scratch_.emplace_back(std::max(1, schedule_.places[rank] * schedule_.scratch_width), Cell{});
-      input_.emplace_back(schedule_.chunks, in_place ? Cell{} : own);
+      input_.emplace_back(schedule_.chunks, Cell{});
+      const auto [first, count] = schedule_.brings(rank);
+      (in_place ? data_ : input_).back().assign(first, count, {Expressions::contribution(rank)});
     }
   }
 
@@ -284,21 +287,37 @@ class Verifier {
     return true;
   }
 
-  // At the end: every contribution on every rank, by one and the same tree.
+  // Whose contribution alone a piece must be at the end; nobody's where it must be the sum of all.
+  std::optional<Rank> sole_source(int piece) const {
+    if (schedule_.collective == Collective::broadcast) return schedule_.shape.root;
+    if (schedule_.collective == Collective::all_gather) return piece / (schedule_.chunks / ranks_);
+    return std::nullopt;
+  }
+
+  bool ends_right(Rank rank, int piece, Expression value) {
+    const std::string where = "rank " + std::to_string(rank) + " ends without ";
+    const std::string in_chunk = " in chunk " + std::to_string(piece);
+    if (value == nothing) return wrong(where + "anything" + in_chunk);
+    if (const auto source = sole_source(piece)) {
+      if (value == Expressions::contribution(*source)) return true;
+      return wrong(where + "just the contribution of rank " + std::to_string(*source) + in_chunk);
+    }
+    if (expressions_.complete(value)) return true;
+    return wrong(where + "the contribution of rank " + std::to_string(expressions_.missing(value)) + in_chunk);
+  }
+
+  // At the end every rank has what the collective owes it; the sums of an all-reduce by one and the same tree.
   bool result() {
     bool good = true;
     for (Rank rank = 0; rank < ranks_ && good; ++rank) {
-      data_[rank].visit(0, schedule_.chunks, [&](int first, int count, Cell& cell) {
+      const auto [from, owed] = schedule_.owes(rank);
+      data_[rank].visit(from, owed, [&](int first, int count, Cell& cell) {
         ++work_;
-        if (!good) return;
-        const std::string where = "rank " + std::to_string(rank) + " ends without ";
-        if (cell.value == nothing) {
-          good = wrong(where + "anything in chunk " + std::to_string(first));
-        } else if (!expressions_.complete(cell.value)) {
-          good = wrong(where + "the contribution of rank " + std::to_string(expressions_.missing(cell.value)) +
-                       " in chunk " + std::to_string(first));
+        for (int piece = first; piece < first + count && good; ++piece) {
+          good = ends_right(rank, piece, cell.value);
+          if (schedule_.collective != Collective::all_gather) break;  // the pieces of an interval are alike
         }
-        if (!good || rank == 0) return;
+        if (!good || rank == 0 || schedule_.collective != Collective::allreduce) return;
         data_[0].visit(first, count, [&](int at, int, const Cell& first_rank) {
           if (first_rank.value != cell.value) {
             good = wrong("ranks 0 and " + std::to_string(rank) + " add chunk " + std::to_string(at) +

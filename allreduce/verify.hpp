@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The proof of a schedule: a pure function that knows nothing of the builder. A proved schedule is well
-// formed; no two accesses of a chunk race; every rank ends with every contribution exactly once, added in the same
-// order on all ranks (the same expression tree, so that replicas are bitwise equal).
+// formed; no two accesses of a chunk race; every rank ends with what the collective owes it. Of an all-reduce that is
+// every contribution exactly once, added in the same order on all ranks (the same expression tree, so that replicas are
+// bitwise equal).
 #pragma once
 
 #include <cstddef>

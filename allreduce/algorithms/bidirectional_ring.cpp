@@ -5,8 +5,7 @@
 namespace allreduce {
 
 Schedule bidirectional_ring(const Shape& shape) {
-  Line there;
-  for (Rank rank = 0; rank < shape.ranks; ++rank) there.push_back(rank);
+  const Line there = line_of(shape);
   const Line back(there.rbegin(), there.rend());
   const int chunks = 2 * shape.ranks * shape.pieces;
   Builder build("bidirectional_ring", shape, chunks);

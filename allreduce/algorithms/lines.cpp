@@ -2,6 +2,7 @@
 #include "allreduce/algorithms/lines.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "allreduce/algorithms.hpp"
 #include "harness/error.hpp"
@@ -13,6 +14,12 @@ int group_of(const Shape& shape) {
   int size = 1;
   while (size * size < shape.ranks || shape.ranks % size != 0) ++size;
   return size;
+}
+
+Line line_of(const Shape& shape) {
+  Line line(std::max(0, shape.ranks));
+  std::iota(line.begin(), line.end(), 0);
+  return line;
 }
 
 std::vector<Line> groups_of(const Shape& shape) {

@@ -11,6 +11,9 @@ namespace allreduce {
 
 using Line = std::vector<Rank>;
 
+// All ranks in their order.
+Line line_of(const Shape& shape);
+
 // The groups of a shape, whose ranks follow each other; the last one is smaller where they do not come out even.
 // Without a size asked for it is the smallest divisor of the number of ranks that is at least its square root.
 std::vector<Line> groups_of(const Shape& shape);

@@ -6,10 +6,11 @@
 // A short vector travels as messages: who sends writes into a mailbox of the receiver, the number of the run beside the
 // first bytes, so that one cache line brings both. There are two mailboxes a message, for odd and even runs. No word
 // goes back: a rank ends a run only with the contributions of all to that run, which they send after they have read
-// their mail of the run before; so when a mailbox is written again it has been read. (That is true of collectives in
-// which every rank's result depends on every rank.)
+// their mail of the run before; so when a mailbox is written again it has been read. That is true of all-reduce alone:
+// of other collectives some ranks' results may not depend on all ranks.
 //
-// A long vector is read and written where it is, by the moves of `fuse`; a run ends when all moves of all ranks have.
+// A long vector, and any of another collective, is read and written where it is, by the moves of `fuse`; a run ends
+// when all moves of all ranks have.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -52,7 +53,7 @@ class Places {
   }
 
   std::size_t begin_of(int chunk) const {
-    return element_bytes_ * boundary(problem_.count, schedule_.chunks, chunk, element_bytes_);
+    return element_bytes_ * boundary(schedule_, problem_.count, chunk, element_bytes_);
   }
   std::size_t bytes_of(int first, int count) const { return begin_of(first + count) - begin_of(first); }
 
@@ -303,7 +304,8 @@ class CompiledProgram : public Program {
   CompiledProgram(const Schedule& schedule, const Problem& problem) : problem_(problem) {
     const Verdict verdict = require_fitting(schedule, problem);
     const Places places(schedule, problem);
-    if (problem.count * harness::size_of(problem.dtype) <= longest_message_vector) {
+    const bool is_short = problem.count * harness::size_of(problem.dtype) <= longest_message_vector;
+    if (is_short && schedule.collective == Collective::allreduce) {
       plan_ = std::make_unique<Messages>(schedule, verdict, problem_, places);
     } else {
       plan_ = std::make_unique<Moves>(schedule, verdict, problem_, places);

@@ -76,7 +76,7 @@ class StreamsProgram : public Program {
 
  private:
   int ranks() const { return schedule_.shape.ranks; }
-  std::size_t begin_of(int chunk) const { return boundary(problem_.count, schedule_.chunks, chunk, element_bytes_); }
+  std::size_t begin_of(int chunk) const { return boundary(schedule_, problem_.count, chunk, element_bytes_); }
 
   // Which dependencies cross streams, without those that an earlier wait of the same stream already covers.
   void find_crossings() {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/allreduce/overlapped_runs.hpp"
 
-#include "allreduce/values.hpp"
-
 namespace allreduce {
 
 namespace {
@@ -10,15 +8,13 @@ namespace {
 constexpr auto dtype = harness::Dtype::f32;
 constexpr auto op = harness::Op::sum;
 
-// Each run has values of its own, so that what an earlier one left behind is wrong.
-Pattern pattern_of(int ranks, int run) { return {dtype, op, ranks, 7 + static_cast<std::uint64_t>(run)}; }
-
 }  // namespace
 
 OverlappedRuns::OverlappedRuns(RandomDevices& devices, const Schedule& schedule, Launch launch)
     : devices_(devices),
       count_(2 * schedule.chunks + 1),
       placement_(schedule.shape.placement),
+      pattern_{dtype, op, devices.size(), 7, schedule.collective, schedule.shape.root},
       ready_(devices.size()),
       destroyed_(count_ * size_of(dtype), std::byte{0xFF}) {
   const std::size_t bytes = destroyed_.size();
@@ -37,11 +33,17 @@ OverlappedRuns::OverlappedRuns(RandomDevices& devices, const Schedule& schedule,
     contributions_[run].assign(devices.size(), Bytes(bytes));
     results_[run].assign(devices.size(), Bytes(bytes));
     for (int rank = 0; rank < devices.size(); ++rank) {
-      fill(pattern_of(devices.size(), run), rank, contributions_[run][rank].data(), count_);
+      fill(pattern_of(run), rank, contributions_[run][rank].data(), count_);
     }
   }
   for (int rank = 0; rank < devices.size(); ++rank) users_.push_back(devices[rank].make_stream());
   program_ = prepare_streams(schedule, {&devices, count_, dtype, op, launch, sets_});
+}
+
+Pattern OverlappedRuns::pattern_of(int run) const {
+  Pattern pattern = pattern_;
+  pattern.seed += run;
+  return pattern;
 }
 
 void OverlappedRuns::feed(int run) {
@@ -80,7 +82,7 @@ std::string OverlappedRuns::operator()(std::uint64_t seed, std::optional<std::si
   program_->sync();
   for (int run = 0; run < runs; ++run) {
     for (int rank = 0; rank < devices_.size(); ++rank) {
-      if (const auto wrong = compare(pattern_of(devices_.size(), run), rank, results_[run][rank].data(), count_)) {
+      if (const auto wrong = compare(pattern_of(run), rank, results_[run][rank].data(), count_)) {
         return "run " + std::to_string(run) + " rank " + std::to_string(rank) + " element " +
                std::to_string(wrong->first_index) + ": " + std::to_string(wrong->got) + " instead of " +
                std::to_string(wrong->expected) + ", seed " + std::to_string(seed);

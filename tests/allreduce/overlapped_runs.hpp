@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule, run as a training step runs it: three all-reduces in flight at once over two sets of vectors, each fed
+// A schedule, run as a training step runs it: three collectives in flight at once over two sets of vectors, each fed
 // and read by streams of its own that know of it only what `enqueue` says: it may begin on a rank when that rank's
 // vector is ready, and has ended there when that rank's event passes. The reader then destroys the vectors at once, so
 // that an event which passes too early shows, as does, on RandomDevices, every other order that is missing.
@@ -13,6 +13,7 @@
 
 #include "allreduce/engine.hpp"
 #include "allreduce/schedule.hpp"
+#include "allreduce/values.hpp"
 #include "tests/allreduce/random_devices.hpp"
 
 namespace allreduce {
@@ -30,12 +31,15 @@ class OverlappedRuns {
   static constexpr int sets = 2;
   using Bytes = std::vector<std::byte>;
 
+  // Each run has values of its own, so that what an earlier one left behind is wrong.
+  Pattern pattern_of(int run) const;
   void feed(int run);
   void read(int run, const std::vector<harness::Event>& ended);
 
   RandomDevices& devices_;
   const std::size_t count_;  // elements of a vector: enough for every chunk to have some
   const Placement placement_;
+  const Pattern pattern_;  // of the first run
   std::vector<harness::Buffer> memory_;
   std::vector<Buffers> sets_;
   std::vector<std::unique_ptr<harness::Stream>> users_;  // one a rank

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks do together: all-reduce, and the collectives beside it. Every rank has a vector of the same length. Of
+// reduce_scatter and all_gather each rank has a slice of it, the slices in the order of ranks; broadcast begins and
+// reduce ends at one rank, the root.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace allreduce {
+
+enum class Collective { allreduce, reduce_scatter, all_gather, broadcast, reduce };
+inline constexpr Collective all_collectives[] = {Collective::allreduce, Collective::reduce_scatter,
+                                                 Collective::all_gather, Collective::broadcast, Collective::reduce};
+
+// "reduce_scatter". parse_collective throws harness::Error for a name of none.
+std::string_view name(Collective collective);
+Collective parse_collective(std::string_view name);
+
+bool reduces(Collective collective);  // adds, or takes the minimum, ...
+bool has_slices(Collective collective);
+bool has_root(Collective collective);
+
+// First element of slice `slice` when `count` elements are cut into `slices`: even to one element.
+std::size_t slice_begin(std::size_t count, int slices, int slice);
+
+// What nccl-tests multiplies algbw with to get busbw (doc/PERFORMANCE.md): 2(n-1)/n, (n-1)/n or 1. Bytes are those of
+// the whole vector.
+double busbw_factor(Collective collective, int ranks);
+
+}  // namespace allreduce
