@@ -102,10 +102,11 @@ void Replicas::compute(int rank, const std::function<void()>& issue) const {
   const auto began = std::make_shared<double>();
   harness::run(stream(rank), [began] { *began = harness::steady_seconds(); });
   issue();
-  harness::run(stream(rank), [began, factor = conditions_.slow_factor] {
-    const double now = harness::steady_seconds();
-    while (harness::steady_seconds() < now + (factor - 1) * (now - *began)) {
-    }
+  harness::run(stream(rank), [began, planted = planted_seconds_, factor = conditions_.slow_factor] {
+    const double begin = harness::steady_seconds();
+    double now = begin;
+    while (now < begin + (factor - 1) * (begin - *began)) now = harness::steady_seconds();
+    *planted += now - begin;
   });
 }
 

@@ -68,6 +68,8 @@ class Replicas {
 
   // Waits for all replicas.
   void sync() const;
+  // After a sync: seconds of work that nobody needs which the slow rank has done so far.
+  double planted_seconds() const { return *planted_seconds_; }
   // Seconds from the first device's beginning to the last one's end of what is issued.
   double time(const std::function<void()>& issue) const;
 
@@ -100,6 +102,7 @@ class Replicas {
   std::vector<harness::Buffer> inbox_images_, inbox_labels_, earlier_gradients_;
   bool last_part_ = true;
   double earlier_loss_ = 0;
+  std::shared_ptr<double> planted_seconds_ = std::make_shared<double>(0);  // the slow rank's stream adds to it
   std::size_t capacity_;
 };
 

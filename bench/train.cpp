@@ -360,6 +360,7 @@ class Bench {
                            {"images_per_second_per_device", images / replicas.ranks()},
                            {"communication_fraction", std::max(0.0, exposed / step)},
                            {"waiting_seconds", times.waiting},
+                           {"planted_seconds", times.planted},
                            {"bytes_moved", strategy.bytes_moved()},
                            {"parameters", replicas.size()},
                            {"parameter_bytes", replicas.size() * sizeof(float)}});
@@ -484,6 +485,12 @@ class Bench {
                     harness::format_real(metric("images_per_second"), 4), harness::format_real(metric("speedup")),
                     harness::format_real(trained ? losses->back().get<double>() : std::nan(""), 4),
                     harness::format_real(metric("test_accuracy"), 4)});
+    if (metric("planted_seconds") > 0) {
+      const std::vector<double> waiting = result.metrics["waiting_seconds"];
+      std::cout << "#   made slow by " << seconds("planted_seconds") << " a step; waiting, by rank:";
+      for (const double each : waiting) std::cout << ' ' << harness::format_seconds(each);
+      std::cout << '\n';
+    }
     if (!result.extra.contains("root")) return;
     std::cout << "#   its root: " << harness::format_bytes(result.metrics["root_bytes"].get<std::size_t>())
               << " in and out and " << seconds("root_seconds") << " at work for all in a step, "

@@ -29,11 +29,11 @@ const StrategyRow& find_strategy(std::string_view name) {
 }
 
 Timed run(Strategy& strategy, const Replicas& replicas, Work work) {
-  const double begin = harness::steady_seconds();
+  const double begin = harness::steady_seconds(), planted = replicas.planted_seconds();
   Step step(replicas, work);
   strategy.issue(step);
   strategy.sync();
-  return {harness::steady_seconds() - begin, step.phases()};
+  return {harness::steady_seconds() - begin, replicas.planted_seconds() - planted, step.phases()};
 }
 
 }  // namespace bench

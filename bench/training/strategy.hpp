@@ -81,9 +81,10 @@ std::span<const StrategyRow> strategies();
 // Throws harness::UsageError for a name that the table lacks.
 const StrategyRow& find_strategy(std::string_view name);
 
-// One step to its end: its seconds, and those of its phases.
+// One step to its end: its seconds, those of its phases, and those that the slow rank was given to waste.
 struct Timed {
   double seconds = 0;
+  double planted = 0;
   std::vector<Phase> phases = {};
 };
 Timed run(Strategy& strategy, const Replicas& replicas, Work work);

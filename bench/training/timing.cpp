@@ -7,14 +7,14 @@ namespace bench {
 
 namespace {
 
-using Steps = std::vector<std::vector<Phase>>;
+using Steps = std::vector<Timed>;
 
 std::vector<Phase> median_phases(const Steps& steps) {
-  std::vector<Phase> medians = steps.back();
+  std::vector<Phase> medians = steps.back().phases;
   for (std::size_t phase = 0; phase < medians.size(); ++phase) {
     for (std::size_t rank = 0; rank < medians[phase].seconds.size(); ++rank) {
       std::vector<double> all;
-      for (const auto& step : steps) all.push_back(step[phase].seconds[rank]);
+      for (const auto& step : steps) all.push_back(step.phases[phase].seconds[rank]);
       medians[phase].seconds[rank] = harness::median(all);
     }
   }
@@ -24,13 +24,19 @@ std::vector<Phase> median_phases(const Steps& steps) {
 std::vector<double> median_waiting(const Steps& steps) {
   std::vector<std::vector<double>> of_rank;
   for (const auto& step : steps) {
-    const auto waiting = waiting_seconds(step);
+    const auto waiting = waiting_seconds(step.phases);
     of_rank.resize(waiting.size());
     for (std::size_t rank = 0; rank < waiting.size(); ++rank) of_rank[rank].push_back(waiting[rank]);
   }
   std::vector<double> medians;
   for (const auto& waiting : of_rank) medians.push_back(harness::median(waiting));
   return medians;
+}
+
+double median_planted(const Steps& steps) {
+  std::vector<double> planted;
+  for (const auto& step : steps) planted.push_back(step.planted);
+  return harness::median(planted);
 }
 
 }  // namespace
@@ -68,9 +74,9 @@ std::vector<StepTimes> time_steps(std::span<const Contender> contenders, Replica
     trials.push_back({[&strategy, &replicas, work, kept](int runs) {
                         double seconds = 0;
                         for (int i = 0; i < runs; ++i) {
-                          const Timed timed = run(strategy, replicas, work);
+                          Timed timed = run(strategy, replicas, work);
                           seconds += timed.seconds;
-                          if (kept) kept->push_back(timed.phases);
+                          if (kept) kept->push_back(std::move(timed));
                         }
                         return seconds / runs;
                       },
@@ -96,6 +102,7 @@ std::vector<StepTimes> time_steps(std::span<const Contender> contenders, Replica
     time.communication = alone ? 0 : measured[trials_of[i].communication].seconds;
     time.phases = median_phases(steps[i]);
     time.waiting = median_waiting(steps[i]);
+    time.planted = median_planted(steps[i]);
     times.push_back(std::move(time));
   }
   return times;

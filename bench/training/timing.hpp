@@ -25,6 +25,7 @@ struct StepTimes {
   double communication = 0;  // and this is 0
   std::vector<Phase> phases = {};
   std::vector<double> waiting = {};  // per rank
+  double planted = 0;                // the delay that makes a rank slow
 };
 
 // Median seconds of whole steps of strategies that share their replicas, in interleaved rounds from the same state.
