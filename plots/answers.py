@@ -2,11 +2,12 @@
 """The first screen: what people came to ask, each answer one sentence computed from the data, with the section that
 proves it."""
 
-from plots import fabrics, races, series, units
+from plots import fabrics, published, races, series, units
 from plots.headline import baseline_of, equal, images_per_second, model_name, prefix, same_machine, speedup_of, way
 from plots.load import rows
 
 MOST = 4  # of a kind
+PARTS = {"nvlink": "NVLink", "pcie": "PCIe"}
 
 
 def training(runs):
@@ -70,7 +71,15 @@ def links(runs):
                 ]
             sample = group[0].row
             nature = "" if sample.measured else f" ({sample.nature})"
-            yield f"{pair[0]} against {pair[1]}: saves {', '.join(saved)}{nature}.", "fabrics"
+            yield f"{faster(*pair)} saves {', '.join(saved)}{nature}.", "fabrics"
+
+
+def faster(first, second):
+    """What makes the first fabric the faster one."""
+    with_it, _, without = second.partition(" without ")
+    if without and first == with_it:
+        return f"{PARTS.get(without, without)} on {first}"
+    return f"{first} against {second}:"
 
 
 def fastest(works, pair):
@@ -86,17 +95,15 @@ def saving(seconds, of):
 
 def allreduce(runs):
     """Which algorithm should I use?"""
-    for race in sorted(races.races(runs), key=lambda one: -max(one.sizes)):
-        stretches = []
-        for size in race.sizes:
-            name = race.fastest(size)[0]
-            near = {race.looks[one] for one in race.near[size]}
-            if stretches and stretches[-1][0] in near:
-                stretches[-1][2] = size
-            else:
-                stretches.append([name, size, size])
-        parts = [f"{name.replace('_', ' ')} {span(low, high)}" for name, low, high in stretches]
-        yield f"All-reduce on {race.title}: fastest is {', '.join(parts)}.", "choice"
+    for race in races.races(runs):
+        first, *others = race.stretches()
+        parts = [f"{worded(first[0])} {span(*first[1:])}"]
+        parts += [f"{worded(name)} to {units.size(high)}" for name, _, high in others]
+        yield f"All-reduce on {race.title}: fastest is {', then '.join(parts)}.", "choice"
+
+
+def worded(name):
+    return name.replace("_", " ")
 
 
 def span(low, high):
@@ -106,11 +113,12 @@ def span(low, high):
 def trust(runs):
     everything = rows(runs)
     bad = [row for row in everything if not row.ok]
-    simulated = sum(not row.measured for row in everything)
-    exact = sum(row.result.get("check") in ("exact", "tolerance") for row in everything)
+    measured = [row for row in everything if row.measured]
+    exact = sum(row.result.get("check") in ("exact", "tolerance") for row in measured)
     shared = sum(row.oversubscribed for row in everything)
-    parts = [f"{exact} of {units.counted(len(everything), 'result')} checked"]
-    parts += [f"{simulated} not measured"] if simulated else []
+    parts = [f"{units.counted(len(measured), 'result')} measured, {exact} of them checked element by element"]
+    for nature in dict.fromkeys(row.nature for row in everything if not row.measured):
+        parts.append(f"{sum(row.nature == nature for row in everything)} {nature}, not measured")
     parts += [f"{shared} on shared cores or devices"] if shared else []
     parts += [f"{len(bad)} without a result"] if bad else []
     parts += [f"{run.name} not complete" for run in runs if run.info.get("complete") is not True]
@@ -118,6 +126,15 @@ def trust(runs):
         yield "; ".join(parts) + ".", "trust"
 
 
+def validated(runs):
+    """How good is the simulation?"""
+    found = published.errors(published.compared(runs))
+    if found:
+        share = f" (the median; {units.percent(found.largest)} at worst)" if found.count > 1 else ""
+        ones = units.counted(found.count, "published one")
+        yield f"Simulated times are within {units.percent(found.middle)} of {ones}{share}.", "validation"
+
+
 def answers(runs):
     """[(sentence, name of its section)]"""
-    return [one for part in (training, links, allreduce, trust) for one in list(part(runs))[:MOST]]
+    return [one for part in (training, links, allreduce, validated, trust) for one in list(part(runs))[:MOST]]

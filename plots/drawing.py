@@ -51,7 +51,15 @@ def time_axis(title, longest):
 def name_axis(names):
     """One name for each place from 0 up, the first on top."""
     texts = [figure_text(name) for name in names]
-    return {"tickvals": list(range(len(names))), "ticktext": texts, "autorange": "reversed", "automargin": True}
+    places = {"tickvals": list(range(len(names))), "ticktext": texts}
+    return {**places, "autorange": "reversed", "automargin": True, "showgrid": False, "zeroline": False}
+
+
+def column_axis(title, names):
+    """The same for the columns of a heat map."""
+    names = list(names)
+    texts = [figure_text(name) for name in names]
+    return axis(title, tickvals=list(range(len(names))), ticktext=texts, showgrid=False, zeroline=False)
 
 
 def points_of(panel_series):
@@ -82,7 +90,7 @@ def line(one, show_x, show_y, markers, opacity):
     if one.nature in style.REFERENCES:
         look = {"color": style.REFERENCES[one.nature], "dash": "dot", "width": 1.5}
         return [{**common, "mode": "lines", "line": look}]
-    colour, marker = style.look(one.look)
+    colour, marker = one.look if isinstance(one.look, tuple) else style.look(one.look)
     symbol = marker + ("" if one.nature == "measured" else "-open")
     look = {
         "mode": "lines+markers" if markers else "lines",
@@ -159,6 +167,6 @@ def written(texts, most=240):
     if len(cells) > most:
         return []
     return [
-        {"x": x, "y": y, "text": figure_text(text), "showarrow": False, "font": {"size": 11, "color": "#14171b"}}
+        {"x": x, "y": y, "text": figure_text(text).replace("\n", "<br>"), "showarrow": False, "font": {"size": 11, "color": "#14171b"}}
         for x, y, text in cells
     ]

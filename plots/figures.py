@@ -107,7 +107,7 @@ def pictures(runs):
     for panel in series.speedups(runs):
         yield f"speedup {panel.title}", lambda axes, p=panel: over_devices(axes, p), 4.5
     for metric, label in series.LEARNED.items():
-        found = series.epochs(runs, metric)
+        found = series.epochs(load.rows(runs, "train"), metric)
         if found and max(len(one.points) for one in found) > 1:
             yield label, lambda axes, f=found, l=label: over_epochs(axes, f, l), 4.5
 

@@ -203,6 +203,11 @@ def why(row, baseline, ratio):
             f"What keeps it from {ideal_words} is mostly computing itself,"
             f" {units.times((step - exposed) / ideal)} times as long as a perfect split would take: probably {reason}."
         )
+    elif exposed > gap:
+        yield (
+            f"What keeps it from {ideal_words} is communication alone: it costs more than the {units.seconds(gap)} lost"
+            " in each step."
+        )
     else:
         yield (
             f"What keeps it from {ideal_words} is mostly communication: {units.seconds(exposed)} of the"

@@ -143,7 +143,8 @@ def mixed_machines(runs):
 
 
 def label(runs):
-    """Runs get their names on the plots where machines are mixed, or where the same point was timed twice."""
+    """Runs get their names on the plots where what was measured is from several machines, or where the same point was
+    timed twice. What was computed is the same on all machines."""
     owners = {}
     for run in runs:
         for result in run.results:
@@ -152,7 +153,8 @@ def label(runs):
                 owners.setdefault(point, {})[run.path] = run
     names = [run.name for run in runs]
     repeating = [run for some in owners.values() if len(some) > 1 for run in some.values()]
-    for run in runs if len(runs) > 1 and mixed_machines(runs) else repeating:
+    measured = [run for run in runs if any(result["nature"] == "measured" for result in run.results)]
+    for run in measured if len(measured) > 1 and mixed_machines(measured) else repeating:
         run.label = run.name if names.count(run.name) == 1 else run.path
 
 

@@ -3,7 +3,8 @@
 const {figures, tables} = JSON.parse(document.getElementById('data').textContent);
 
 // Charts: plotly.js draws them, once they come near the window, in the colours of the page.
-const paper = {ink: '#1d2228', rule: '#dfe3e8'};
+const paper = {ink: '#1d2228', soft: '#5c6570', rule: '#dfe3e8'};
+const hovers = matchMedia('(hover: hover)').matches;  // else the buttons would always lie on the picture
 let printing = false;
 function colour(name) {
   return printing ? paper[name] : getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
@@ -11,19 +12,24 @@ function colour(name) {
 // On a phone the names beside bars are broken into lines, and a scale beside a heat map has no room.
 function folded(name) {
   const lines = [''];
-  for (const word of name.split(' · ')) {
+  for (const word of name.split(/ · |, /)) {
     const longer = (lines[lines.length - 1] + ' · ' + word).replace(/^ · /, '');
     if (longer.length <= 18 || longer === word) lines[lines.length - 1] = longer; else lines.push(word);
   }
   return lines.join('<br>');
 }
 function fitted({data, layout}) {
-  if (innerWidth > 640 || printing || !(layout.yaxis.automargin && layout.yaxis.ticktext)) return {data, layout};
+  if (innerWidth > 640 || printing) return {data, layout};
+  const named = data.filter(({name, showlegend}) => name !== undefined && showlegend !== false).length;
+  const legend = layout.showlegend === false ? 0 : 19 * Math.max(0, named - 2);  // one below the other
+  const annotations = layout.annotations?.map(one => ({...one, font: {...one.font, size: 8},
+    textangle: /[a-z]/i.test(one.text) ? -90 : 0}));
+  if (!layout.yaxis.ticktext || !layout.yaxis.automargin)
+    return {data, layout: {...layout, annotations, height: layout.height + legend}};
   const small = 10, lines = layout.yaxis.ticktext.map(folded);
   const most = Math.max(...lines.map(line => line.split('<br>').length));
   return {data: data.map(trace => trace.type === 'heatmap' ? {...trace, showscale: false} : trace),
-    layout: {...layout, height: Math.max(layout.height, 130 + lines.length * most * 1.5 * small),
-      annotations: layout.annotations?.map(one => ({...one, font: {...one.font, size: 8}})),
+    layout: {...layout, annotations, height: legend + Math.max(layout.height, 130 + lines.length * most * 1.5 * small),
       yaxis: {...layout.yaxis, ticktext: lines, tickfont: {size: small}}}};
 }
 function draw(place) {
@@ -35,11 +41,12 @@ function draw(place) {
     font: {color: ink, size: 13, family: 'system-ui, sans-serif'},
     margin: {t: 10, r: 10, b: 50, l: 60, ...given.margin},
     legend: {orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, traceorder: 'normal'},
-    modebar: {bgcolor: 'rgba(0,0,0,0)', color: rule}, hoverlabel: {align: 'left'},
+    modebar: {bgcolor: 'rgba(0,0,0,0)', color: colour('soft')}, hoverlabel: {align: 'left'},
     xaxis: axis(given.xaxis), yaxis: axis(given.yaxis)};
   place.drawn = true;
   return Plotly.react(place, data, layout,
-    {responsive: true, displaylogo: false, displayModeBar: 'hover', modeBarButtonsToRemove: ['lasso2d', 'select2d']});
+    {responsive: true, displaylogo: false, displayModeBar: hovers && 'hover',
+      modeBarButtonsToRemove: ['lasso2d', 'select2d']});
 }
 const places = [...document.querySelectorAll('.figure')];
 const near = new IntersectionObserver(entries => {

@@ -55,7 +55,7 @@ TELLING = (
 @dataclass
 class Series:
     name: str
-    look: str  # the algorithm, or the engine that has none
+    look: str | tuple  # the algorithm, or the engine that has none; or colour and marker themselves
     nature: str  # of the results, or one of style.REFERENCES
     points: list = field(default_factory=list)  # (x, y, low, high), by x; low and high may be None
 
@@ -299,9 +299,9 @@ def core_note(reached):
     return " ".join(filter(None, notes))
 
 
-def epochs(runs, metric):
+def epochs(some, metric):
     """Series of test_accuracy, test_loss or train_loss over epochs."""
-    trained = [row for row in rows(runs, "train") if row.list("epochs")]
+    trained = [row for row in some if row.list("epochs")]
     series = []
     for row, name in zip(trained, told_apart(trained)):
         points = [
@@ -315,9 +315,9 @@ def epochs(runs, metric):
     return series
 
 
-def losses(runs):
+def losses(some):
     """Series of the training loss over steps. A loss that is no number is a gap."""
-    trained = [row for row in rows(runs, "train") if len(row.list("losses")) > 1]
+    trained = [row for row in some if len(row.list("losses")) > 1]
     return [
         Series(
             name,

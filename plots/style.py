@@ -45,6 +45,10 @@ WORK = {
 }
 SCALES = {"Blues": [[0, "#e3edf8"], [1, "#5f9bd8"]], "Oranges": [[0, "#fbead9"], [1, "#e08a45"]]}
 
+# Fabrics and machines side by side, in their order.
+FABRICS = ["#3b9a57", "#b0573a", "#7f74c9", "#3f8fa8", "#a8842c"]
+FABRIC_MARKERS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star"]
+
 # Lines that no run made: what others are held against.
 REFERENCES = {"ideal": "#8a8f98", "bound": "#8a8f98"}
 
@@ -69,6 +73,17 @@ def look(name):
         return ALGORITHMS[name]
     pick = zlib.crc32(name.encode("utf-8", "replace")) % len(OTHERS)
     return OTHERS[pick], MARKERS[pick]
+
+
+def fabric(place):
+    """Colour and marker; the first 35 differ."""
+    return FABRICS[place % len(FABRICS)], FABRIC_MARKERS[place % len(FABRIC_MARKERS)]
+
+
+def pale(colour):
+    """As a ground for dark words."""
+    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(0.6 * part + 0.4 * 255):02x}" for part in parts)
 
 
 def work(kind):

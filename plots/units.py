@@ -23,8 +23,8 @@ def digits(value, places=3):
     value = number(value)
     if value is None:
         return NOTHING
-    if value == int(value) and abs(value) < 1e6:
-        return str(int(value))
+    if math.isclose(value, round(value), rel_tol=1e-12) and abs(value) < 1e6:
+        return str(round(value))
     after = max(0, places - 1 - math.floor(math.log10(abs(value))))
     return f"{value:.{min(after, 9)}f}"
 

@@ -2,7 +2,7 @@
 """The sections of the page, in their order: (name for links, title, what makes its body). The body of a section that
 has nothing to say is the empty string."""
 
-from plots.sections import alone, learning, links, models, scaling, training, trust
+from plots.sections import alone, learning, links, models, scaling, training, trust, validation
 
 SECTIONS = (
     ("training", "The training step", training.steps),
@@ -14,6 +14,7 @@ SECTIONS = (
     ("fabrics", "PCIe, NVLink and other fabrics", links.fabrics),
     ("links", "Links", links.links),
     ("topology", "The topology, and how busy its links are", links.topologies),
+    ("validation", "The simulation against what others measured", validation.validation),
     ("models", "The layers of a model, no communication", models.layers),
     ("learning", "What was learned", learning.learning),
     ("said", "What the results say, in words", trust.said),

@@ -61,7 +61,11 @@ def choice(runs, page):
         return ""
     panels = [(one.title, distances(one, page)) for one in maps]
     return (
-        noted("Those that cannot be told from the fastest, nearer than 3% or with intervals that overlap, count as it.")
+        noted(
+            (f"All for {maps[0].alike}. " if maps[0].alike else "")
+            + "Those that cannot be told from the fastest, nearer than 3% or with intervals that overlap, count as it in"
+            " the sentences above."
+        )
         + (winners(maps, page) if len(maps) > 1 else "")
         + chosen("How far behind the others are", panels)
     )
@@ -70,18 +74,18 @@ def choice(runs, page):
 def winners(maps, page):
     sizes = sorted({size for one in maps for size in one.sizes})
     names = sorted({one.fastest(size)[0] for one in maps for size in one.sizes})
-    colours = [style.look(one)[0] for one in names]
+    colours = [style.pale(style.look(one)[0]) for one in names]
     values, texts, words = [], [], []
     for one in maps:
         found = [one.fastest(size) if size in one.sizes else None for size in sizes]
         values.append([names.index(found_here[0]) if found_here else None for found_here in found])
-        words.append([found_here[0].replace("_", " ") if found_here else "" for found_here in found])
+        words.append([found_here[0].replace("_", "\n") if found_here else "" for found_here in found])
         texts.append(
             [f"{one.title}\n{units.size(size)}: {here[1]}" if here else "" for size, here in zip(sizes, found)]
         )
     steps = max(1, len(names))
     scale = [[edge / steps, colours[place]] for place in range(len(names)) for edge in (place, place + 1)]
-    look = {"colorscale": scale, "zmin": -0.5, "zmax": len(names) - 0.5, "showscale": False, "opacity": 0.75}
+    look = {"colorscale": scale, "zmin": -0.5, "zmax": len(names) - 0.5, "showscale": False}
     return page.figure(
         [drawing.heat(sizes, maps, values, texts, **look)],
         110 + 34 * len(maps),
@@ -89,7 +93,7 @@ def winners(maps, page):
         annotations=drawing.written(words, 100),
         showlegend=False,
         margin={"l": 10, "t": 10},
-        xaxis=drawing.axis("bytes", tickvals=list(range(len(sizes))), ticktext=[units.size(size) for size in sizes]),
+        xaxis=drawing.column_axis("bytes", map(units.size, sizes)),
         yaxis=drawing.name_axis([one.title for one in maps]),
     )
 
@@ -116,6 +120,6 @@ def distances(one, page):
         annotations=drawing.written(words),
         showlegend=False,
         margin={"l": 10, "t": 10},
-        xaxis=drawing.axis("bytes", tickvals=list(range(len(one.sizes))), ticktext=list(map(units.size, one.sizes))),
+        xaxis=drawing.column_axis("bytes", map(units.size, one.sizes)),
         yaxis=drawing.name_axis(one.names),
     )

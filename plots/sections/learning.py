@@ -2,13 +2,23 @@
 """Accuracy and loss, over epochs and steps."""
 
 from plots import drawing, series, units
-from plots.page import grid, noted
+from plots.headline import model_name
+from plots.load import rows
+from plots.page import chosen, grid, noted
 
 
 def learning(runs, page):
+    trained = series.grouped(rows(runs, "train"), model_name)
+    panels = [(model, learned(group, page)) for model, group in trained.items()]
+    lead = "Lines that lie on each other are as it should be: how gradients are summed does not change what is learned."
+    body = chosen("Show", panels)
+    return noted(lead) + body if body else ""
+
+
+def learned(group, page):
     parts = []
     for metric, label in series.LEARNED.items():
-        found = series.epochs(runs, metric)
+        found = series.epochs(group, metric)
         few = found and max(len(one.points) for one in found) < 15
         parts.append(
             page.figure(
@@ -19,7 +29,7 @@ def learning(runs, page):
                 yaxis=drawing.axis(),
             )
         )
-    found = series.losses(runs)
+    found = series.losses(group)
     parts.append(
         page.figure(
             drawing.lines(found, lambda x: f"step {x}", units.digits, markers=False),
@@ -29,5 +39,4 @@ def learning(runs, page):
             yaxis=drawing.axis(),
         )
     )
-    lead = "Lines that lie on each other are as it should be: how gradients are summed does not change what is learned."
-    return noted(lead) + grid(parts) if any(parts) else ""
+    return grid(parts)

@@ -5,31 +5,81 @@ import math
 
 from plots import drawing, fabrics as compared, headline, series, style, units
 from plots.load import rows
-from plots.page import chosen, escape, folded, grid, noted
+from plots.page import chosen, folded, grid, noted
 
 
 def fabrics(runs, page):
-    """The same work on different fabrics, each against the first."""
-    parts = []
-    for what, found in (("all-reduce", compared.allreduce(runs)), ("training step", compared.training(runs))):
-        if not found:
-            continue
-        names = list(dict.fromkeys(name for one in found for name in one.seconds))
-        body = []
-        for one in found:
-            first = next(iter(one.seconds))
-            cells = []
-            for name in names:
-                seconds = one.seconds.get(name)
-                versus = (
-                    ""
-                    if name == first or not seconds
-                    else f" ({units.times(one.seconds[first] / seconds)} times as fast)"
-                )
-                cells.append(units.seconds(seconds) + versus if seconds else units.NOTHING)
-            body.append([one.what, *cells])
-        parts.append(f"<h3>{escape(what.capitalize())}</h3>" + page.table([what, *names], body, "numbers"))
-    return "".join(parts)
+    """The same work on different fabrics: the fastest algorithm's time on each, and every number."""
+    works = {"all-reduce": compared.allreduce(runs), "training step": compared.training(runs)}
+    panels = [*over_bytes(works["all-reduce"], page), *in_training(works["training step"], page)]
+    listed = [listing(what, found, page) for what, found in works.items() if found]
+    lead = "Of the algorithms that ran on each, the fastest. What is hollow, dashed or hatched was not measured."
+    return noted(lead) + chosen("Show", panels) + folded("All numbers", "".join(listed)) if listed else ""
+
+
+def over_bytes(works, page):
+    """Panels of the time over bytes, a line a fabric."""
+
+    def shape(work):
+        return work.row.nature, work.row.ranks, *(work.row.text(name) for name in ("dtype", "op", "software"))
+
+    for (nature, ranks, *words), group in series.grouped(works, shape).items():
+        best = {}
+        for work in group:
+            for name, seconds in work.seconds.items():
+                times = best.setdefault(name, {})
+                size = work.row.of_point("bytes")
+                times[size] = min(seconds, times.get(size, seconds))
+        found = [
+            series.Series(name, style.fabric(place), nature, [(*point, None, None) for point in sorted(times.items())])
+            for place, (name, times) in enumerate(best.items())
+        ]
+        points = [point for one in found for point in one.points if point[0]]
+        if points:
+            figure = page.figure(
+                drawing.lines(found, units.size, units.seconds),
+                xaxis=drawing.byte_axis([point[0] for point in points]),
+                yaxis=drawing.log_axis([point[1] for point in points], units.seconds),
+            )
+            title = ["all-reduce", units.counted(ranks, "rank"), *words, "" if nature == "measured" else nature]
+            yield " · ".join(filter(None, title)), figure
+
+
+def in_training(works, page):
+    """Panels of the step, one for each model: a group of bars for each way of training, a bar a fabric."""
+    for (model, nature), group in series.grouped(works, lambda work: (headline.model_name(work.row), work.row.nature)).items():
+        names = [work.what.removeprefix(f"{model} · ") for work in group]
+        bars = [
+            (
+                fabric,
+                style.fabric(place)[0],
+                [work.seconds.get(fabric, 0) for work in group],
+                [f"{work.what}\n{fabric} {units.seconds(work.seconds.get(fabric))}" for work in group],
+            )
+            for place, fabric in enumerate(dict.fromkeys(name for work in group for name in work.seconds))
+        ]
+        figure = page.figure(
+            drawing.bars(names, bars, [nature] * len(names)),
+            130 + (20 + 18 * len(bars)) * len(names),
+            barmode="group",
+            margin={"l": 10},
+            xaxis=drawing.time_axis("a step", max(max(work.seconds.values()) for work in group)),
+            yaxis=drawing.name_axis(names),
+        )
+        yield " · ".join(filter(None, ["training step", model, "" if nature == "measured" else nature])), figure
+
+
+def listing(what, works, page):
+    """Each against the first."""
+    names = list(dict.fromkeys(name for work in works for name in work.seconds))
+
+    def cell(work, name):
+        first, seconds = next(iter(work.seconds)), work.seconds.get(name)
+        if not seconds or name == first:
+            return units.seconds(seconds)
+        return f"{units.seconds(seconds)} ({units.times(seconds / work.seconds[first])} times as long)"
+
+    return page.table([what, *names], [[work.what, *(cell(work, name) for name in names)] for work in works], "numbers")
 
 
 def links(runs, page):
@@ -79,7 +129,7 @@ def matrix(group, page):
                 annotations=drawing.written(words, 150),
                 showlegend=False,
                 margin={"l": 10, "t": 10},
-                xaxis={**drawing.name_axis(names), "autorange": True},
+                xaxis=drawing.column_axis("", names),
                 yaxis=drawing.name_axis(names),
             )
         )
@@ -155,7 +205,7 @@ def drawn(edges, page):
         "x": [places[name][0] for name in names],
         "y": [places[name][1] for name in names],
         "text": [drawing.figure_text(name) for name in names],
-        "textposition": "bottom center",
+        "textposition": ["top center" if places[name][1] > 0 else "bottom center" for name in names],
         "hoverinfo": "text",
         "showlegend": False,
         "marker": {"size": 16, "color": "#5b86b8"},

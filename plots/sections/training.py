@@ -8,6 +8,13 @@ from plots.load import rows
 from plots.page import chosen, folded, noted
 
 
+CARRIED = {
+    "alone, in one piece": style.PHASES["update"],
+    "its buckets alone": style.PHASES["hidden communication"],
+    "exposed in the step": style.PHASES["exposed communication"],
+}
+
+
 def steps(runs, page):
     panels = [(title, phases_of(bars, page)) for title, bars in series.steps(runs)]
     listed = [row for row in rows(runs, "train") if row.metric("step_seconds") is not None]
@@ -72,17 +79,32 @@ def inside(runs, page):
     good = [row for row in rows(runs, "train") if row.ok and row.ranks > 1 and row.metric("communication_seconds")]
     if not good:
         return ""
-    names = series.told_apart(good, ("lr",), ("algorithm", "device"))
-    kinds = {"alone, in one piece": [], "its buckets alone": [], "exposed in the step": []}
-    body = []
-    for row, name in zip(good, names):
-        size = row.metric("parameter_bytes")
-        measured = (alone(row, size, runs), row.metric("communication_seconds"), row.metric("exposed_seconds"))
-        for times, seconds in zip(kinds.values(), measured):
-            times.append(seconds)
-        buckets = len(row.list("buckets")) or units.NOTHING
-        body.append([name, units.size(size), buckets, *map(units.seconds, measured)])
-    colours = (style.PHASES["update"], style.PHASES["hidden communication"], style.PHASES["exposed communication"])
+    panels, body = [], []
+    for model, group in series.grouped(good, headline.model_name).items():
+        names = series.told_apart(group, ("model", "lr"), ("algorithm", "device"))
+        sizes = [row.metric("parameter_bytes") for row in group]
+        columns = (
+            [alone(row, size, runs) for row, size in zip(group, sizes)],
+            [row.metric("communication_seconds") for row in group],
+            [row.metric("exposed_seconds") for row in group],
+        )
+        panels.append((model, carried(names, columns, group, page)))
+        for name, size, row, *seconds in zip(names, sizes, group, *columns):
+            pieces = len(row.list("buckets")) or units.NOTHING
+            body.append([f"{model} · {name}", units.size(size), pieces, *map(units.seconds, seconds)])
+    head = ["what", "gradients", "pieces", *CARRIED]
+    return (
+        noted(
+            "Alone: all gradients in one all-reduce, from the all-reduce results on the same devices, between the two"
+            " sizes nearest to it. Its buckets alone: as the training sends them, nothing else running."
+        )
+        + chosen("Show", panels)
+        + folded("All numbers", page.table(head, body, "numbers"))
+    )
+
+
+def carried(names, columns, group, page):
+    """A group of bars for each name: the seconds of each of CARRIED."""
     phases = [
         (
             kind,
@@ -90,26 +112,16 @@ def inside(runs, page):
             [max(one or 0, 0) for one in times],
             [f"{name}\n{kind} {units.seconds(one)}" for name, one in zip(names, times)],
         )
-        for (kind, times), colour in zip(kinds.items(), colours)
+        for (kind, colour), times in zip(CARRIED.items(), columns)
         if any(times)
     ]
-    most = max(max(values) for _, _, values, _ in phases)
-    drawn = page.figure(
-        drawing.bars(names, phases, [row.nature for row in good]),
-        130 + 56 * len(good),
+    return page.figure(
+        drawing.bars(names, phases, [row.nature for row in group]),
+        130 + 56 * len(group),
         barmode="group",
         margin={"l": 10},
-        xaxis=drawing.time_axis("a step", most),
+        xaxis=drawing.time_axis("a step", max(max(values) for _, _, values, _ in phases)),
         yaxis=drawing.name_axis(names),
-    )
-    head = ["what", "gradients", "pieces", *kinds]
-    return (
-        noted(
-            "Alone: all gradients in one all-reduce, from the all-reduce results on the same devices, between the two"
-            " sizes nearest to it. Its buckets alone: as the training sends them, nothing else running."
-        )
-        + drawn
-        + folded("All numbers", page.table(head, body, "numbers"))
     )
 
 
@@ -139,9 +151,13 @@ def alone(row, size, runs):
 
 def timelines(runs, page):
     good = [row for row in rows(runs, "train") if row.ok and spans_of(row)]
+    good.sort(key=lambda row: -row.ranks)  # one device has little to show
     names = series.told_apart(good, ("lr",), ("algorithm", "device"))
     panels = [(name, timeline(spans_of(row), row.nature, page)) for row, name in zip(good, names)]
-    lead = "From a run of its own with a clock around every part, which costs time itself: it says where, not how long."
+    lead = (
+        "From a run of its own with a clock around every part, which costs time itself: it says where, not how long."
+        " Drag to zoom, double-click to come back."
+    )
     return noted(lead) + chosen("Show", panels) if panels else ""
 
 
@@ -168,6 +184,8 @@ def timeline(spans, nature, page):
         (trace,) = drawing.bars(lanes, [(kind, style.work(kind), [span[4] - span[3] for span in those], texts)], [])
         trace.update(y=[lanes.index(span[0]) for span in those], base=[span[3] for span in those], width=0.8)
         trace["marker"] = {"color": style.work(kind), "line": {"width": 0.5, "color": "#ffffff"}}
+        trace.update(hovertext=trace["text"], text=[drawing.figure_text(span[2]) for span in those])
+        trace.update(textposition="inside", insidetextanchor="middle", textangle=0, insidetextfont={"color": "#ffffff"})
         if nature != "measured":
             trace["marker"]["pattern"] = {"shape": "/"}
         traces.append(trace)
@@ -175,6 +193,7 @@ def timeline(spans, nature, page):
         traces,
         140 + 34 * len(lanes),
         barmode="overlay",
+        uniformtext={"minsize": 10, "mode": "hide"},  # a name stands in its bar where it has room
         dragmode="zoom",
         margin={"l": 10},
         xaxis=drawing.time_axis("since the step began", max(span[4] for span in spans)),

@@ -2,12 +2,19 @@
 """What the results say in full, how far to trust it, and what is needed to do it again: the machine, the commands."""
 
 import shlex
+from collections import Counter
 
 from plots import headline, units
 from plots.load import rows
 from plots.page import SHORT, command, escape, folded
 
 FEW = 12  # rows that are shown without being asked for
+FLAGS = {
+    "outliers": "with samples far from the others",
+    "load": "taken while others used the machine",
+    "throttled": "taken while the clocks were lowered",
+    "clock": "too short for the clock",
+}
 
 
 def said(runs, _):
@@ -19,14 +26,16 @@ def honesty(runs, page):
     everything = rows(runs)
     if not everything:
         return ""
-    lines = [(careful(row), trial(row, name)) for row, name in zip(everything, names_of(everything))]
+    lines = [(list(doubts(row)), trial(row, name)) for row, name in zip(everything, names_of(everything))]
     head = ["bench", "what", "nature", "status", "check", "shares cores", "ended by", "visits", "flags", "samples"]
-    wary = [line for careful_line, line in lines if careful_line]
+    wary = [line for found, line in lines if found]
     counted = units.counted(len(lines), "result")
     body = f"<p>{counted}: all measured, checked, on devices of their own, nothing flagged.</p>"
     if wary:
+        counts = Counter(doubt for found, _ in lines for doubt in found)
+        body = f"<p>{len(wary)} of {counted} to read with care, since they are:</p>"
+        body += page.table(["results", "what they are"], [[count, doubt] for doubt, count in counts.most_common()])
         listed = page.table(head, wary)
-        body = f"<p>{len(wary)} of {counted} to read with care:</p>"
         body += listed if len(wary) <= FEW else folded("Those to read with care", listed)
     return body + folded("Every result", page.table(head, [line for _, line in lines]))
 
@@ -56,16 +65,20 @@ def names_of(everything):
     return [name(row) for row in everything]
 
 
-def careful(row):
-    no_check = row.result.get("check") == "off" and row.bench in ("allreduce", "collective")
-    return (
-        not row.ok
-        or no_check
-        or row.oversubscribed
-        or not row.measured
-        or bool(row.list("flags"))
-        or row.result.get("stop") == "budget"
-    )
+def doubts(row):
+    """Why a result is to be read with care."""
+    if not row.ok:
+        yield f"{row.status}, without a time to believe"
+    if not row.measured:
+        yield f"{row.nature}, not measured"
+    elif row.result.get("check") == "off" and row.bench in ("allreduce", "collective"):
+        yield "not checked"
+    if row.oversubscribed:
+        yield "timed on shared cores or devices: they time the scheduler"
+    if row.result.get("stop") == "budget":
+        yield "out of their time before the interval of the median was within 2%"
+    for flag in row.list("flags"):
+        yield FLAGS.get(str(flag), f"flagged: {flag}")
 
 
 def trial(row, name):
@@ -113,12 +126,36 @@ def flat(value):
 def machines(runs, page):
     parts = []
     for run in runs:
-        machine = run.info.get("machine")
-        fields = [[name, flat(value)] for name, value in machine.items()] if isinstance(machine, dict) else []
+        machine = machine_of(run)
+        fields = [[name, flat(value)] for name, value in machine.items()]
         named = ("started", "version", "revision", "seed", "features", "world")
         fields += [[name, flat(run.info[name])] for name in named if name in run.info]
         parts.append((run.name, page.table(["", ""], fields, "facts")))
-    return parts[0][1] if len(parts) == 1 else "".join(folded(name, body) for name, body in parts)
+    if len(parts) == 1:
+        return parts[0][1]
+    head = ["run", "began", "processor", "cores", "GPUs", "load before", "revision"]
+    return page.table(head, list(map(overview, runs))) + "".join(folded(name, body) for name, body in parts)
+
+
+def machine_of(run):
+    machine = run.info.get("machine")
+    return machine if isinstance(machine, dict) else {}
+
+
+def overview(run):
+    machine = machine_of(run)
+    cpu = machine.get("cpu") if isinstance(machine.get("cpu"), dict) else {}
+    devices = machine.get("devices") if isinstance(machine.get("devices"), list) else []
+    gpus = Counter(str(one.get("model")) for one in devices if isinstance(one, dict) and one.get("kind") != "cpu")
+    return [
+        run.name,
+        run.info.get("started", units.NOTHING),
+        cpu.get("model", units.NOTHING),
+        units.digits(cpu.get("usable_cores")),
+        ", ".join(f"{count} x {model}" for model, count in gpus.items()) or "-",
+        units.digits(machine.get("load")),
+        run.info.get("revision", units.NOTHING),
+    ]
 
 
 def commands(runs, page):

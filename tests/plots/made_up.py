@@ -220,6 +220,7 @@ def whole():
         for power in range(5, 14)
     ]
     results += fabrics(0.38)
+    results += [validate(1.1), validate(0.8, "dgx-h100"), validate(3.0, doubtful=True)]
     results.append(train(1, 0.05, epochs=[]))
     for strategy, exposed in (("scratch", 0.006), ("distributed", 0.002)):
         for algorithm, more in (("ring", 0.0), ("tree", 0.0005), ("parameter_server", 0.001)):
@@ -278,6 +279,21 @@ def fabrics(saving, size=67108864):
             seconds = 0.1 * slower * more
             results.append(allreduce(algorithm, 4, size, seconds, point=where, links=links, **computed))
     return results
+
+
+def validate(ratio=1.1, topology="dgx-a100", doubtful=False, left_out=1.3, **changes):
+    """A published time, and the simulated one that is `ratio` times as long."""
+    return result(
+        "validate",
+        {"topology": topology, "bytes": 1048576, "software": "nccl", "source": "a made-up page"},
+        {"measured_seconds": 1e-4, "simulated_seconds": ratio * 1e-4, "ratio": ratio, "left_out_ratio": left_out},
+        published={"id": "A1", "machine": "made up", "note": "a note", "launch": None, "doubtful": doubtful},
+        nature="simulated",
+        stop=None,
+        samples=[],
+        check="off",
+        **changes,
+    )
 
 
 def many(count=10000):

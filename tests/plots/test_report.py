@@ -199,14 +199,20 @@ class Answers(unittest.TestCase):
         self.assertIn("by distributed with parameter_server 0.91 times (55% of the step is communication)", said)
 
     def test_nvlink_that_saves_something_and_nvlink_that_saves_nothing(self):
-        self.assertIn("saves 38% on the step of LeNet", self.said(*made_up.fabrics(0.38)))
-        self.assertIn("saves 38% on an all-reduce of 64 MiB", self.said(*made_up.fabrics(0.38)))
-        nothing = self.said(*made_up.fabrics(0.0))
-        self.assertIn("saves nothing on the step of LeNet", nothing)
-        self.assertNotIn("%", nothing.split("against")[1].split(".")[0])
-        for said in (nothing, self.said(*made_up.fabrics(0.38))):
-            self.assertIn("dgx-made-up against dgx-made-up without nvlink", said)
-            self.assertIn("(simulated)", said)
+        something, nothing = self.said(*made_up.fabrics(0.38)), self.said(*made_up.fabrics(0.0))
+        self.assertIn("NVLink on dgx-made-up saves 38% on the step of LeNet (simulated).", something)
+        self.assertIn("NVLink on dgx-made-up saves 38% on an all-reduce of 64 MiB (simulated).", something)
+        self.assertIn("NVLink on dgx-made-up saves nothing on the step of LeNet (simulated).", nothing)
+        self.assertIn("NVLink on dgx-made-up saves nothing on an all-reduce of 64 MiB (simulated).", nothing)
+
+    def test_another_machine_is_named_as_such(self):
+        first, second = (
+            made_up.allreduce(
+                nature="simulated", seconds=seconds, point={"engine": "simulated", "topology": name, "device": name}
+            )
+            for name, seconds in (("slow-box", 2e-3), ("fast-box", 1e-3))
+        )
+        self.assertIn("fast-box against slow-box: saves 50% on an all-reduce of 1 MiB", self.said(first, second))
 
     def test_the_fabric_with_nvlink_comes_first_whatever_the_order_in_the_file(self):
         self.assertIn("saves 38% on the step", self.said(*reversed(made_up.fabrics(0.38))))
@@ -220,13 +226,41 @@ class Answers(unittest.TestCase):
         self.assertIn("fastest is ring at 1 MiB", both(1e-4, 2e-4))
         self.assertIn("fastest is tree at 1 MiB", both(2e-4, 1e-4))
 
+    def test_what_cannot_be_told_from_the_fastest_takes_no_turn_with_it(self):
+        def sizes(algorithm, *seconds):
+            return [made_up.allreduce(algorithm, 4, 4**power, one) for power, one in zip((5, 6, 7, 8), seconds)]
+
+        said = self.said(*sizes("ring", 1.01e-5, 1e-5, 1.02e-5, 9e-5), *sizes("tree", 1e-5, 1.02e-5, 1e-5, 2e-5))
+        self.assertIn("fastest is tree from 1 KiB to 64 KiB.", said)
+        said = self.said(*sizes("ring", 1e-5, 1e-5, 5e-5, 9e-5), *sizes("tree", 2e-5, 2e-5, 1e-5, 2e-5))
+        self.assertIn("fastest is ring from 1 KiB to 4 KiB, then tree to 64 KiB.", said)
+
+    def test_type_op_and_placement_are_named_only_where_they_differ(self):
+        def two(**point):
+            return [made_up.allreduce("ring", point=point), made_up.allreduce("tree", seconds=2e-4, point=point)]
+
+        self.assertIn("All-reduce on cpu:4 · 4 ranks: fastest is ring", self.said(*two()))
+        self.assertIn("All-reduce on cpu:4 · 4 ranks · f64 · sum", self.said(*two(), *two(dtype="f64")))
+
+    def test_what_was_measured_comes_before_what_was_simulated(self):
+        computed = {"nature": "simulated", "size": 2**30, "point": {"engine": "simulated", "topology": "dgx"}}
+        simulated = [made_up.allreduce(name, seconds=one, **computed) for name, one in (("ring", 1), ("tree", 2))]
+        said = self.said(*simulated, made_up.allreduce("ring"), made_up.allreduce("tree", seconds=1))
+        self.assertLess(said.index("All-reduce on cpu:4"), said.index("All-reduce on dgx"))
+
+    def test_how_near_the_simulation_comes_to_published_times(self):
+        near = self.said(made_up.validate(1.02), made_up.validate(0.97), made_up.validate(1.04))
+        self.assertIn("Simulated times are within 3.1% of 3 published ones (the median; 4.0% at worst).", near)
+        self.assertIn("within 100% of 1 published one", self.said(made_up.validate(0.5), made_up.validate(9, doubtful=True)))
+
     def test_what_failed_and_what_was_not_measured_are_counted(self):
         said = self.said(
             made_up.allreduce(status="failed", reason="7 differ", check="failed"),
             made_up.allreduce(nature="simulated", check="off"),
             made_up.allreduce(oversubscribed=True),
         )
-        self.assertIn("1 of 3 results checked; 1 not measured; 1 on shared cores or devices; 1 without a result.", said)
+        self.assertIn("2 results measured, 1 of them checked element by element; 1 simulated, not measured;", said)
+        self.assertIn("1 on shared cores or devices; 1 without a result.", said)
 
 
 class Sections(unittest.TestCase):
@@ -254,8 +288,37 @@ class Sections(unittest.TestCase):
 
     def test_fabrics_stand_side_by_side(self):
         body = self.body("fabrics")
-        for word in ("dgx-made-up without nvlink", "LeNet", "0.62 times as fast", "64 MiB"):
+        for word in ("dgx-made-up without nvlink", "LeNet", "1.61 times as long", "64 MiB"):
             self.assertIn(word, body)
+        over_bytes, in_training = self.drawn("fabrics")
+        names = ["dgx-made-up", "dgx-made-up without nvlink"]
+        for figure, values in ((over_bytes, [[0.062], [0.1]]), (in_training, [[0.031], [0.05]])):
+            self.assertEqual([trace["name"] for trace in figure["data"]], names)
+            self.assertEqual([trace["y" if figure is over_bytes else "x"] for trace in figure["data"]], values)
+        self.assertEqual({trace["line"]["dash"] for trace in over_bytes["data"]}, {"dash"})
+
+    def test_published_times_give_the_error_of_each_machine_without_the_doubtful(self):
+        body = self.body("validation")
+        self.assertIn("<td>all</td><td>2</td><td>18%</td><td>25%</td>", body)
+        self.assertIn("<td>dgx-a100</td><td>1</td><td>10%</td><td>10%</td><td>30%</td>", body)
+        self.assertIn("a note (doubtful)", body)
+        (figure,) = self.drawn("validation")
+        symbols = {trace["name"]: trace["marker"]["symbol"] for trace in figure["data"]}
+        self.assertEqual([symbol.endswith("-open") for symbol in symbols["dgx-a100"]], [False, True])
+
+    def test_doubts_are_counted_by_their_kind(self):
+        results = [made_up.allreduce(size=4**n, stop="budget", flags=["load"]) for n in range(5, 8)]
+        text = render(*results, made_up.allreduce(nature="simulated"), made_up.link())
+        self.assertIn("4 of 5 results to read with care", text)
+        self.assertIn("<td>3</td><td>out of their time before the interval of the median was within 2%</td>", text)
+        self.assertIn("<td>3</td><td>taken while others used the machine</td>", text)
+        self.assertIn("<td>1</td><td>simulated, not measured</td>", text)
+
+    def test_several_runs_have_their_machines_beside_each_other(self):
+        gpus = {"cpu": {"model": "A", "usable_cores": 8}, "devices": 4 * [{"kind": "cuda", "model": "H"}], "load": 3}
+        runs = made_up.loaded(made_up.run([made_up.link()], machine=gpus), made_up.run([made_up.link()], machine=None))
+        text = report.render(runs, "")
+        self.assertIn("<td>A</td><td>8</td><td>4 x H</td><td>3</td><td>abc123</td>", text)
 
     def test_a_topology_shows_its_busiest_link(self):
         self.assertIn("The busiest: switch0 to host PCIe, 90% of the time.", self.body("topology"))
@@ -270,7 +333,8 @@ class Sections(unittest.TestCase):
         bars = {trace["name"]: trace for trace in figure["data"]}
         self.assertEqual(set(bars), {"forward", "backward", "all_reduce", "update"})
         self.assertEqual(bars["all_reduce"]["base"], [0.002, 0.0035, 0.002, 0.0035])
-        self.assertIn("bucket 1", bars["all_reduce"]["text"][1])
+        self.assertEqual(bars["all_reduce"]["text"], ["bucket 0", "bucket 1"] * 2)
+        self.assertIn("bucket 1<br>all_reduce on cpu:0 communication", bars["all_reduce"]["hovertext"][1])
 
     def test_all_reduce_alone_stands_beside_all_reduce_inside_for_the_same_bytes(self):
         train = made_up.train(2, 0.06, 0.01)
@@ -371,6 +435,8 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(
             labels(link, {**model, "run": {**model["run"], "machine": machine("B")}}), ["made-up-0", "made-up-1"]
         )
+        computed = made_up.run([made_up.allreduce(nature="simulated", stop=None)], machine=machine("B"))
+        self.assertEqual(labels(link, model, computed), ["", "", ""])
 
     def test_nothing_readable_is_an_error_and_no_page(self):
         target = os.path.join(self.folder, "page.html")
