@@ -2,7 +2,13 @@
 'use strict';
 const {figures, tables} = JSON.parse(document.getElementById('data').textContent);
 
-// Charts: plotly.js draws them, once they come near the window, in the colours of the page.
+// Charts: plotly.js draws them, once they come near the window, in the colours of the page. It is a second's work to
+// read, so that is left until the first of them is drawn: the words are there before.
+function library() {
+  const text = document.getElementById('library');
+  if (!window.Plotly) document.body.append(element('script', text.textContent));
+  return Plotly;
+}
 const paper = {ink: '#1d2228', soft: '#5c6570', rule: '#dfe3e8'};
 const hovers = matchMedia('(hover: hover)').matches;  // else the buttons would always lie on the picture
 let printing = false;
@@ -44,7 +50,7 @@ function draw(place) {
     modebar: {bgcolor: 'rgba(0,0,0,0)', color: colour('soft')}, hoverlabel: {align: 'left'},
     xaxis: axis(given.xaxis), yaxis: axis(given.yaxis)};
   place.drawn = true;
-  return Plotly.react(place, data, layout,
+  return library().react(place, data, layout,
     {responsive: true, displaylogo: false, displayModeBar: hovers && 'hover',
       modeBarButtonsToRemove: ['lasso2d', 'select2d']});
 }

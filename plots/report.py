@@ -29,7 +29,7 @@ def render(runs, plotly):
     said = "".join(f'<li><a href="#{place}">{escape(text)}</a></li>' for text, place in answers.answers(runs))
     names = ", ".join(run.name for run in runs)
     data = embedded({"figures": page.figures, "tables": page.tables})
-    library = f"<script>{plotly}</script>" if page.figures else ""
+    library = f'<script type="text/plain" id="library">{plotly}</script>' if page.figures else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Ringmark report</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -50,6 +50,18 @@ def hostile():
     return made_up.run(results, command=[HOSTILE], machine={HOSTILE: {HOSTILE: HOSTILE}}, started=HOSTILE)
 
 
+def open_browser():
+    options = webdriver.ChromeOptions()
+    # As root there is no sandbox; containers have a small /dev/shm.
+    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(service=Service(DRIVER), options=options)
+    driver.set_page_load_timeout(3 * PATIENCE)
+    driver.set_script_timeout(3 * PATIENCE)
+    return driver
+
+
 @unittest.skipIf(webdriver is None or DRIVER is None, "needs chromium, chromium-driver and python3-selenium")
 class Browser(unittest.TestCase):
     @classmethod
@@ -64,15 +76,8 @@ class Browser(unittest.TestCase):
             cls.pages[name] = os.path.join(folder.name, f"{name}.html")
             command = [sys.executable, "-m", "plots.report", results, "-o", cls.pages[name]]
             subprocess.run(command, cwd=made_up.ROOT, check=True)
-        options = webdriver.ChromeOptions()
-        # As root there is no sandbox; containers have a small /dev/shm.
-        for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
-            options.add_argument(word)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        cls.driver = webdriver.Chrome(service=Service(DRIVER), options=options)
+        cls.driver = open_browser()
         cls.addClassCleanup(cls.driver.quit)
-        cls.driver.set_page_load_timeout(3 * PATIENCE)
-        cls.driver.set_script_timeout(3 * PATIENCE)
 
     def setUp(self):
         self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
