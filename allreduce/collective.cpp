@@ -39,7 +39,8 @@ std::size_t slice_begin(std::size_t count, int slices, int slice) {
   return count / slices * slice + count % slices * slice / slices;
 }
 
-double busbw_factor(Collective collective, int ranks) {
+std::optional<double> busbw_factor(Collective collective, int ranks) {
+  if (ranks < 2) return std::nullopt;
   const double share = (ranks - 1.0) / ranks;
   if (collective == Collective::allreduce) return 2 * share;
   return has_slices(collective) ? share : 1;

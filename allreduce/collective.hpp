@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 namespace allreduce {
@@ -24,8 +25,8 @@ bool has_root(Collective collective);
 // First element of slice `slice` when `count` elements are cut into `slices`: even to one element.
 std::size_t slice_begin(std::size_t count, int slices, int slice);
 
-// What nccl-tests multiplies algbw with to get busbw (doc/PERFORMANCE.md): 2(n-1)/n, (n-1)/n or 1. Bytes are those of
-// the whole vector.
-double busbw_factor(Collective collective, int ranks);
+// What nccl-tests multiplies algbw with to get busbw (doc/PERFORMANCE.md): 2(n-1)/n, (n-1)/n or 1; nothing for one
+// rank. Bytes are those of the whole vector.
+std::optional<double> busbw_factor(Collective collective, int ranks);
 
 }  // namespace allreduce

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_allreduce: all-reduce alone. Contenders that differ only in algorithm and launch are checked, then timed in
-// interleaved rounds on the same vectors.
+// bench_allreduce: all-reduce alone, or another collective. Contenders that differ only in algorithm and launch are
+// checked, then timed in interleaved rounds on the same vectors.
 #include <unistd.h>
 
 #include <bit>
@@ -31,19 +31,12 @@ using nlohmann::json;
 
 std::vector<harness::Option> table() {
   auto options = harness::common_options();
-  std::vector<std::string> algorithms = {"all"};
-  for (const auto& row : allreduce::algorithms()) algorithms.emplace_back(row.name);
   const std::vector<harness::Option> own = {
       {.name = "engine",
        .kind = Kind::names,
        .default_text = "streams",
        .help = "what runs it: our schedules on streams, NVIDIA's NCCL, or a simulation on a described machine",
        .allowed = {"streams", "nccl", "simulated"}},
-      {.name = "algorithm",
-       .kind = Kind::names,
-       .default_text = "parameter_server,tree,ring",
-       .help = "which algorithms, or all",
-       .allowed = algorithms},
       {.name = "bytes",
        .kind = Kind::bytes,
        .default_text = "1K:64M:x4",
@@ -103,8 +96,7 @@ std::vector<harness::Option> table() {
        .default_text = "time",
        .help = "time the points, or only check them",
        .allowed = {"time", "check"}}};
-  options.insert(options.end(), own.begin(), own.end());
-  for (const auto& more : {bench::schedule_options(), bench::simulation_options()}) {
+  for (const auto& more : {bench::schedule_options(), own, bench::simulation_options()}) {
     options.insert(options.end(), more.begin(), more.end());
   }
   return options;
@@ -155,14 +147,12 @@ class Bench {
     if (engines.empty()) return;
     blocks_ = harness::points({{"device", bench::values(bench::device_points(options, harness::default_point()))},
                                {"dtype", bench::values(options.names("dtype"))},
-                               {"op", bench::values(options.names("op"))},
+                               {"op", schedules_.ops()},
                                {"placement", bench::values(options.names("placement"))},
                                {"pieces", bench::values(options.integers("pieces"))},
                                {"bytes", bench::values(options.bytes("bytes"))}});
-    if (!schedules_.file().empty()) {
-      for (const json& block : blocks_) {
-        schedules_.build(schedules_.names()[0], shape_of(block, bench::ranks_of(options, block["device"])));
-      }
+    for (const json& block : blocks_) {
+      schedules_.require_fitting(shape_of(block, bench::ranks_of(options, block["device"])));
     }
     for (const std::string& engine : engines) {
       const auto trials = engine == "nccl" ? nccl_trials() : schedule_trials(engine);
@@ -212,6 +202,8 @@ class Bench {
   }
 
  private:
+  bool is_allreduce() const { return schedules_.collective() == allreduce::Collective::allreduce; }
+
   void measure(bench::Session& session) {
     columns_.print_header(std::cout);
     std::unique_ptr<harness::Devices> devices;
@@ -219,9 +211,12 @@ class Bench {
       if (!devices || devices->text() != block["device"]) devices = session.open(block["device"]);
       session.point(block.dump(), [&] { run_block(block, *devices, session); });
     }
-    std::cout << "# busbw is algbw * 2(n-1)/n as nccl-tests defines it; it is link speed for "
-                 "algorithms that move just so much over every link (ring), and not for the others\n"
-                 "# the bound: as many threads, each reading and writing its part of all vectors once, with no order "
+    const char* factor = is_allreduce() ? "2(n-1)/n" : allreduce::has_root(schedules_.collective()) ? "1" : "(n-1)/n";
+    std::cout << "# busbw is algbw * " << factor
+              << " as nccl-tests defines it; it is link speed for algorithms that move just so much over every link "
+                 "(ring), and not for the others\n";
+    if (!is_allreduce()) return;
+    std::cout << "# the bound: as many threads, each reading and writing its part of all vectors once, with no order "
                  "between them\n";
   }
 
@@ -250,7 +245,6 @@ class Bench {
 
   std::vector<std::string> command_for(const json& point) const {
     std::vector<std::string> command = {"bench_allreduce"};
-    if (!schedules_.file().empty()) command.push_back("--schedule=" + schedules_.file());
     for (const std::string axis : {"engine", "device", "transport", "algorithm", "bytes", "dtype", "op", "placement",
                                    "launch", "direction", "fused", "pieces"}) {
       if (axis == "algorithm" && !schedules_.file().empty()) continue;
@@ -260,7 +254,6 @@ class Bench {
                                                                                             : value.dump()));
     }
     if (point.contains("nccl")) command.push_back("--nccl-algo=" + point["nccl"]["algo"].get<std::string>());
-    if (point.contains("group")) command.push_back("--group=" + point["group"].dump());
     command.push_back("--seed=" + std::to_string(options_.integer("seed")));
     return command;
   }
@@ -273,6 +266,7 @@ class Bench {
   // Why these devices cannot run a point.
   std::optional<std::string> refuses(const json& point, const harness::Devices& devices) const {
     if (point["engine"] == "nccl") {
+      if (!is_allreduce()) return "of NCCL only all-reduce is run here";
       if (const auto why = allreduce::nccl_refuses(devices)) return why;
       const bool rounds = point["op"] == "avg" && !std::has_single_bit(static_cast<unsigned>(devices.size()));
       if (!rounds || !options_.on("check")) return std::nullopt;
@@ -292,15 +286,16 @@ class Bench {
 
   void run_block(const json& block, harness::Devices& devices, bench::Session& session) {
     const harness::Dtype dtype = *harness::parse_dtype(block["dtype"].get<std::string>());
-    const harness::Op op = *harness::parse_op(block["op"].get<std::string>());
+    const harness::Op op =
+        block["op"].is_null() ? harness::Op::sum : *harness::parse_op(block["op"].get<std::string>());
     const allreduce::Shape shape = shape_of(block, devices.size());
     const std::size_t count = block["bytes"].get<std::size_t>() / harness::size_of(dtype);
-    const allreduce::Pattern pattern{dtype, op, devices.size(), settings_.seed};
+    const allreduce::Pattern pattern{
+        dtype, op, devices.size(), settings_.seed, schedules_.collective(), schedules_.root()};
 
     std::vector<Contender> contenders;
     for (const json& trial : trials_) {
       harness::Result result;
-      result.bench = "allreduce";
       result.oversubscribed = devices.oversubscribed();
       result.point = block;
       result.point.update(trial);
@@ -309,11 +304,8 @@ class Bench {
       result.point["threads"] = devices.threads();
       result.point["transport"] = options_.text("transport");
       result.point["topology"] = nullptr;
-      if (!schedules_.file().empty()) result.point["schedule"] = schedules_.file();
-      const json& algorithm = result.point["algorithm"];  // null: another library chooses
-      const auto group = algorithm.is_string() ? schedules_.group(algorithm, shape) : std::nullopt;
-      if (group) result.point["group"] = *group;
       result.command = command_for(result.point);
+      schedules_.describe(result, shape);
       contenders.push_back({session.add(result), std::move(result)});
     }
     allreduce::Vectors vectors(devices, pattern, count, shape.placement);
@@ -362,7 +354,8 @@ class Bench {
       trials.push_back({[&](int runs) { return contender.program->time(runs); }, [&] { vectors.refill(); }});
     }
     std::optional<bench::Yardstick> yardstick;
-    const bool has_work = vectors.bytes() > 0 && (devices.size() > 1 || !vectors.buffers().input.empty());
+    const bool has_work =
+        is_allreduce() && vectors.bytes() > 0 && (devices.size() > 1 || !vectors.buffers().input.empty());
     if (has_work && bench::Yardstick::fits(devices)) {
       yardstick.emplace(devices, vectors.inputs(), vectors.buffers().data, vectors.bytes());
       trials.push_back({[&](int runs) { return yardstick->time(runs); }});
@@ -394,10 +387,11 @@ class Bench {
     }
   }
 
-  static void record(Contender& contender, const harness::Measurement& measured) {
+  void record(Contender& contender, const harness::Measurement& measured) const {
     harness::Result& result = contender.result;
     bench::record_samples(result, measured);
-    result.metrics = harness::bandwidths(result.point["bytes"], measured.seconds, result.point["ranks"]);
+    result.metrics = harness::bandwidths(result.point["bytes"], measured.seconds,
+                                         allreduce::busbw_factor(schedules_.collective(), result.point["ranks"]));
     result.metrics["seconds"] = measured.seconds;
     result.metrics["mean_over_ranks"] = nullptr;
     result.metrics["low"] = bench::low_of(measured);
@@ -423,10 +417,10 @@ class Bench {
     const auto dtype = harness::parse_dtype(point["dtype"].get<std::string>());
     columns_.print_row(std::cout,
                        {std::to_string(bytes), std::to_string(bytes / harness::size_of(*dtype)), point["dtype"],
-                        point["op"], contender_of(point), point["launch"], point["placement"], point["device"],
-                        harness::format_seconds(metric("seconds")), harness::format_bandwidth(metric("algbw")),
-                        harness::format_bandwidth(metric("busbw")), harness::format_percent(metric("bound_efficiency")),
-                        bench::wrong_of(result)},
+                        bench::word_of(point["op"]), contender_of(point), point["launch"], point["placement"],
+                        point["device"], harness::format_seconds(metric("seconds")),
+                        harness::format_bandwidth(metric("algbw")), harness::format_bandwidth(metric("busbw")),
+                        harness::format_percent(metric("bound_efficiency")), bench::wrong_of(result)},
                        {.bar = metric("bound_efficiency"), .wrong = result.status != harness::Status::ok});
   }
 
@@ -441,6 +435,7 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return bench::run_main("bench_allreduce", "Times all-reduce alone: every algorithm on the same vectors.", table(),
+  return bench::run_main("bench_allreduce",
+                         "Times all-reduce alone, or another collective: every algorithm on the same vectors.", table(),
                          argc, argv, [](const harness::Options& options) { return Bench(options).run(); });
 }

@@ -62,6 +62,10 @@ double metric_of(const harness::Result& result, const char* name) {
   return found == result.metrics.end() || found->is_null() ? std::nan("") : found->get<double>();
 }
 
+std::string word_of(const nlohmann::json& value) {
+  return value.is_string() ? value.get<std::string>() : value.is_null() ? "none" : value.dump();
+}
+
 void name_what_is_the_same(harness::Table& table, const std::vector<nlohmann::json>& points,
                            std::initializer_list<std::pair<const char*, const char*>> columns) {
   for (const auto& [title, axis] : columns) {
@@ -69,8 +73,7 @@ void name_what_is_the_same(harness::Table& table, const std::vector<nlohmann::js
       return point[name] == points[0][name];
     });
     if (!same) continue;
-    const nlohmann::json& value = points[0][axis];
-    table.only(title, value.is_string() ? value.get<std::string>() : value.dump());
+    table.only(title, word_of(points[0][axis]));
   }
 }
 

@@ -37,6 +37,9 @@ double metric_of(const harness::Result& result, const char* name);
 // For a table's column of wrong elements: their number, or what became of a point that was not checked.
 std::string wrong_of(const harness::Result& result);
 
+// A value of an axis as a word: text without quotes, a number, "none" for null.
+std::string word_of(const nlohmann::json& value);
+
 // Columns that say the same for all of `points`: pairs of a column's title and the name of its axis.
 void name_what_is_the_same(harness::Table& table, const std::vector<nlohmann::json>& points,
                            std::initializer_list<std::pair<const char*, const char*>> columns);

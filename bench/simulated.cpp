@@ -121,6 +121,9 @@ Simulated::Simulated(const harness::Options& options, const Schedules& schedules
   }
   for (const std::string& software : options.names("software")) {
     if (software == "nccl") {
+      if (schedules.collective() != allreduce::Collective::allreduce) {
+        throw harness::bad_value("software", software, "of NCCL only all-reduce is simulated");
+      }
       contenders_.push_back({software, software, "eager"});
       continue;
     }
@@ -129,7 +132,7 @@ Simulated::Simulated(const harness::Options& options, const Schedules& schedules
     }
   }
   points_ = harness::points({{"dtype", values(options.names("dtype"))},
-                             {"op", values(options.names("op"))},
+                             {"op", schedules.ops()},
                              {"placement", values(options.names("placement"))},
                              {"pieces", values(options.integers("pieces"))}});
   std::vector<json> all;
@@ -140,17 +143,19 @@ Simulated::Simulated(const harness::Options& options, const Schedules& schedules
     }
   }
   points_ = std::move(all);
-  if (schedules.file().empty()) return;
   for (std::size_t at = 0; at < points_.size(); ++at) {
-    schedules.build(schedules.names()[0], shape_of(machine_of(at), points_[at]));
+    schedules.require_fitting(shape_of(machine_of(at), points_[at]));
   }
 }
 
 void Simulated::print_header() const { columns_.print_header(std::cout); }
 
 void Simulated::print_footer() const {
-  std::cout << "# simulated, not measured: see allreduce/README.md for how far such numbers are from measured ones; "
-               "bound: no all-reduce can be faster there\n";
+  std::cout << "# simulated, not measured: see allreduce/README.md for how far such numbers are from measured ones";
+  if (schedules_.collective() == allreduce::Collective::allreduce) {
+    std::cout << "; bound: no all-reduce can be faster there";
+  }
+  std::cout << '\n';
 }
 
 void Simulated::run(Session& session) {
@@ -179,7 +184,6 @@ void Simulated::run_machine(const Machine& machine, const json& point, Session& 
     const std::size_t count = bytes / harness::size_of(dtype);
     for (const Contender& contender : contenders_) {
       harness::Result result;
-      result.bench = "allreduce";
       result.nature = harness::Nature::simulated;
       result.point = point;
       result.point["bytes"] = count * harness::size_of(dtype);
@@ -201,16 +205,7 @@ void Simulated::run_machine(const Machine& machine, const json& point, Session& 
             value.is_string() ? value.get<std::string>() : value.dump()));
       }
       if (!machine.without.is_null()) result.command.push_back("--without=" + machine.without.get<std::string>());
-      if (!schedules_.file().empty()) {
-        result.point["schedule"] = schedules_.file();
-        result.command.push_back("--schedule=" + schedules_.file());
-      }
-      if (!contender.algorithm.empty()) {
-        if (const auto group = schedules_.group(contender.algorithm, shape)) {
-          result.point["group"] = *group;
-          result.command.push_back("--group=" + std::to_string(*group));
-        }
-      }
+      schedules_.describe(result, shape);
       if (machine.rank_order != "given") result.command.push_back("--rank-order=" + options_.text("rank-order"));
 
       double seconds = 0;
@@ -245,13 +240,15 @@ void Simulated::run_machine(const Machine& machine, const json& point, Session& 
                         {"busiest_link", links.empty() ? json(nullptr) : links[0]},
                         {"links", links}};
       }
-      const double bound = machine.bound.seconds(result.point["bytes"]);
-      result.metrics = harness::bandwidths(result.point["bytes"], seconds, machine.described.size());
-      result.metrics.update({{"seconds", seconds},
-                             {"busbw_is_link_speed", link_speed},
-                             {"bound_seconds", bound},
-                             {"bound_kind", "topology"},
-                             {"bound_efficiency", seconds > 0 ? json(bound / seconds) : json(nullptr)}});
+      result.metrics = harness::bandwidths(result.point["bytes"], seconds,
+                                           allreduce::busbw_factor(schedules_.collective(), machine.described.size()));
+      result.metrics.update({{"seconds", seconds}, {"busbw_is_link_speed", link_speed}});
+      if (schedules_.collective() == allreduce::Collective::allreduce) {
+        const double bound = machine.bound.seconds(result.point["bytes"]);
+        result.metrics.update({{"bound_seconds", bound},
+                               {"bound_kind", "topology"},
+                               {"bound_efficiency", seconds > 0 ? json(bound / seconds) : json(nullptr)}});
+      }
       session.add(std::move(result));
     }
   }

@@ -82,11 +82,10 @@ json to_json(const Result& result) {
   return fields;
 }
 
-json bandwidths(std::size_t bytes, double seconds, int ranks) {
+json bandwidths(std::size_t bytes, double seconds, std::optional<double> busbw_factor) {
   if (bytes == 0 || !(seconds > 0) || !std::isfinite(seconds)) return {{"algbw", nullptr}, {"busbw", nullptr}};
   const double algbw = static_cast<double>(bytes) / seconds;
-  if (ranks < 2) return {{"algbw", algbw}, {"busbw", nullptr}};
-  return {{"algbw", algbw}, {"busbw", algbw * (2.0 * (ranks - 1) / ranks)}};
+  return {{"algbw", algbw}, {"busbw", busbw_factor ? json(algbw * *busbw_factor) : json(nullptr)}};
 }
 
 RunInfo describe_run(std::vector<std::string> command, std::int64_t seed, bool with_hostname) {

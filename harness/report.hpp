@@ -53,9 +53,9 @@ struct Result {
 
 nlohmann::json to_json(const Result& result);
 
-// algbw and busbw as nccl-tests defines them (doc/PERFORMANCE.md): bytes / seconds, and that times 2(n-1)/n, which is
-// null for one rank. Both null when nothing was moved or timed.
-nlohmann::json bandwidths(std::size_t bytes, double seconds, int ranks);
+// algbw and busbw as nccl-tests defines them (doc/PERFORMANCE.md): bytes / seconds, and that times the collective's
+// factor. Null without a factor; both null when nothing was moved or timed.
+nlohmann::json bandwidths(std::size_t bytes, double seconds, std::optional<double> busbw_factor);
 
 // What is true of the whole run. describe_run fills in the time, version, revision and machine.
 struct RunInfo {

@@ -49,6 +49,7 @@ def names_of(everything):
             "to",
             "model",
             "strategy",
+            "collective",
             "engine",
             "algorithm",
             "device",

@@ -80,12 +80,59 @@ class Sweeps(BenchCase):
         self.assertEqual([row["point"]["bytes"] for row in report["results"]], [1024, 2048, 4096])
 
 
+class Collectives(BenchCase):
+    binary = "bench_allreduce"
+
+    def test_are_exact_with_every_algorithm_of_theirs(self):
+        for collective, root in (("reduce_scatter", None), ("all_gather", None), ("broadcast", 2), ("reduce", 1)):
+            roots = [] if root is None else [f"--root={root}"]
+            ops = ["--op=sum,avg"] if "reduce" in collective else []
+            rows = self.results(f"--collective={collective}", "--device=cpu:3", "--mode=check", "--bytes=0,4,5000",
+                                "--dtype=f32,f16", "--launch=eager,graph", "--placement=in_place,out_of_place",
+                                "--fused=on,off", *roots, *ops)
+            self.assertEqual(len(rows), 3 * 3 * 2 * 2 * 2 * 2 * (2 if ops else 1))
+            for row in rows:
+                self.assertEqual((row["bench"], row["status"], row["check"]), ("collective", "ok", "exact"))
+                self.assertEqual((row["point"]["collective"], row["point"]["root"]), (collective, root))
+                self.assertEqual(row["point"]["op"] is None, not ops)
+
+    def test_have_the_bus_bandwidth_factors_of_nccl_tests(self):
+        for collective, factor in (("reduce_scatter", 2 / 3), ("all_gather", 2 / 3), ("broadcast", 1), ("reduce", 1)):
+            (row,) = self.results(f"--collective={collective}", "--device=cpu:3", "--bytes=64K", "--iterations=3",
+                                  "--algorithm=ring")
+            self.assertAlmostEqual(row["metrics"]["busbw"] / row["metrics"]["algbw"], factor)
+            self.assertIsNone(row["metrics"]["bound_seconds"])
+            again = self.results("--mode=check", *row["command"][1:])
+            self.assertEqual(again[0]["point"], row["point"])
+
+    def test_are_simulated_by_the_same_schedules(self):
+        for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
+            rows = self.results(f"--collective={collective}", "--engine=simulated", "--topology=ring:4", "--bytes=64M")
+            ring = next(row for row in rows if row["point"]["algorithm"] == "ring")
+            self.assertEqual((len(rows), ring["bench"], ring["nature"]), (3, "collective", "simulated"))
+            self.assertEqual(self.results(*ring["command"][1:])[0]["metrics"], ring["metrics"])
+
+    def test_refuse_what_they_do_not_have(self):
+        for options in (["--collective=broadcast", "--op=sum"], ["--collective=all_gather", "--root=0"],
+                        ["--collective=reduce", "--root=2"], ["--root=1"], ["--algorithm=direct"],
+                        ["--collective=reduce", "--algorithm=two_shot"],
+                        ["--collective=reduce", "--algorithm=ring", "--export=mine.json"],
+                        ["--collective=reduce", "--schedule=mine.json"],
+                        ["--collective=reduce", "--engine=simulated", "--topology=ring:2", "--software=nccl"],
+                        ["--collective=reduce", "--engine=simulated", "--topology=ring:2", "--root=2"]):
+            with self.subTest(options):
+                device = [] if "--engine=simulated" in options else ["--device=cpu:2"]
+                done = self.run_bench("--mode=check", "--bytes=4", *device, *options)
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+                self.assertIn(options[-1].split("=")[0], done.stderr)
+
+
 class BadInput(BenchCase):
     binary = "bench_allreduce"
 
     CASES = [
         "--bytes=4K:1K:x2", "--bytes=1K:4K:x1", "--bytes=0:4K:x2", "--bytes=-1", "--bytes=", "--bytes=1Q",
-        "--algorithm=rings", "--algorithm=ring,ring", "--dtype=f8", "--op=mean", "--launch=lazy", "--pieces=0", "--group=0", "--group=two",
+        "--collective=scatter", "--root=2", "--root=x", "--algorithm=rings", "--algorithm=ring,ring", "--dtype=f8", "--op=mean", "--launch=lazy", "--pieces=0", "--group=0", "--group=two",
         "--device=cpu:0", "--device=cpu:x", "--device=tpu:1", "--device=cpu:2,cpu:2", "--device=,", "--device=2", "--direction=up", "--fused=maybe", "--transport=air", "--nccl-algo=rings", "--device=cuda:", "--device=cuda:x", "--device=cuda:999",
         "--engine=magic", "--placement=there", "--mode=guess", "--threads=0", "--iterations=0", "--iterations=x",
         "--seed=x", "--time-budget=fast", "--timeout=-1s", "--cache=hot", "--cache=cold", "--check=perhaps", "--warmup=-1", "--bogus=1",

@@ -297,21 +297,21 @@ TEST_F(ReportTest, FailuresAndTimeoutsFailTheRunAndRefusalsDoNot) {
 }
 
 TEST_F(ReportTest, BandwidthsAreThoseOfNcclTests) {
-  const json four = bandwidths(1'000'000, 1e-3, 4);
+  const json four = bandwidths(1'000'000, 1e-3, 1.5);
   EXPECT_DOUBLE_EQ(four["algbw"], 1e9);
   EXPECT_DOUBLE_EQ(four["busbw"], 1.5e9);
 }
 
-TEST_F(ReportTest, OneRankHasNoBusBandwidth) {
-  const json one = bandwidths(1'000'000, 1e-3, 1);
+TEST_F(ReportTest, WithoutAFactorThereIsNoBusBandwidth) {
+  const json one = bandwidths(1'000'000, 1e-3, std::nullopt);
   EXPECT_DOUBLE_EQ(one["algbw"], 1e9);
   EXPECT_TRUE(one["busbw"].is_null());
 }
 
 TEST_F(ReportTest, NoBytesOrNoTimeHaveNoBandwidth) {
-  EXPECT_TRUE(bandwidths(0, 1e-3, 4)["algbw"].is_null());
-  EXPECT_TRUE(bandwidths(4, 0, 4)["busbw"].is_null());
-  EXPECT_TRUE(bandwidths(4, std::nan(""), 4)["algbw"].is_null());
+  EXPECT_TRUE(bandwidths(0, 1e-3, 1.5)["algbw"].is_null());
+  EXPECT_TRUE(bandwidths(4, 0, 1.5)["busbw"].is_null());
+  EXPECT_TRUE(bandwidths(4, std::nan(""), 1.5)["algbw"].is_null());
 }
 
 TEST_F(ReportTest, ARunSaysWhenAndWhatItWas) {
