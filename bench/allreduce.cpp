@@ -295,8 +295,7 @@ class Bench {
 
     std::vector<Contender> contenders;
     for (const json& trial : trials_) {
-      harness::Result result;
-      result.oversubscribed = devices.oversubscribed();
+      harness::Result result = bench::result_on(devices);
       result.point = block;
       result.point.update(trial);
       result.point["bytes"] = count * harness::size_of(dtype);
@@ -312,7 +311,7 @@ class Bench {
     for (Contender& contender : contenders) {
       const json& point = contender.result.point;
       if (const auto why = refuses(point, devices)) {
-        session.give_up(contender.row, harness::Status::refused, *why);
+        session.give_up(contender.row, {harness::Status::refused, *why});
         continue;
       }
       const allreduce::Problem problem{

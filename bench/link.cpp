@@ -272,9 +272,8 @@ class Bench {
   }
 
   harness::Result describe(const harness::Devices& devices, Pair pair) const {
-    harness::Result result;
+    harness::Result result = bench::result_on(devices);
     result.bench = "link";
-    result.oversubscribed = devices.oversubscribed();
     result.point = {{"device", devices.text()},
                     {"from", devices[pair.from].name()},
                     {"to", devices[pair.to].name()},

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <functional>
 #include <iostream>
-#include <new>
 
 #include "bench/main.hpp"
 #include "bench/replicas.hpp"
@@ -210,9 +209,8 @@ class Bench {
 
  private:
   harness::Result describe(const json& block, const std::string& backend, const harness::Devices& devices) const {
-    harness::Result result;
+    harness::Result result = bench::result_on(devices);
     result.bench = "model";
-    result.oversubscribed = devices.oversubscribed();
     result.point = block;
     result.point.update({{"backend", backend},
                          {"ranks", devices.size()},
@@ -244,13 +242,10 @@ class Bench {
     for (const auto& backend : backends) {
       settings.backend = backend;
       const std::size_t row = session.add(describe(block, backend, devices));
-      try {
-        contenders.push_back(std::make_unique<Contender>(devices, model, settings));
-      } catch (const harness::OutOfMemory& error) {
-        session.give_up(row, harness::Status::skipped, error.what());
-        continue;
-      } catch (const std::bad_alloc&) {
-        session.give_up(row, harness::Status::skipped, "the host has no memory for a batch of this size");
+      const auto failure =
+          bench::attempt([&] { contenders.push_back(std::make_unique<Contender>(devices, model, settings)); });
+      if (failure) {
+        session.give_up(row, *failure);
         continue;
       }
       rows.push_back(row);

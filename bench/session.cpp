@@ -40,6 +40,30 @@ int ranks_of(const harness::Options& options, const std::string& device_point) {
   return harness::open_devices(device_point, device_settings(options))->size();
 }
 
+std::optional<Failure> attempt(const std::function<void()>& body) {
+  try {
+    body();
+    return std::nullopt;
+  } catch (const harness::UsageError&) {
+    throw;
+  } catch (const harness::DeviceLost&) {
+    throw;
+  } catch (const harness::OutOfMemory& error) {
+    return Failure{harness::Status::skipped, error.what()};
+  } catch (const std::bad_alloc&) {
+    return Failure{harness::Status::skipped, "the host has no memory for this point"};
+  } catch (const harness::Error& error) {
+    return Failure{harness::Status::failed, error.what()};
+  }
+}
+
+harness::Result result_on(const harness::Devices& devices) {
+  harness::Result result;
+  result.nature = devices.emulated() ? harness::Nature::emulated : harness::Nature::measured;
+  result.oversubscribed = devices.oversubscribed();
+  return result;
+}
+
 Session::Session(const harness::Options& options, std::string program, std::string what, std::size_t points,
                  std::function<void(const harness::Result&)> print)
     : options_(options),
@@ -52,14 +76,13 @@ Session::Session(const harness::Options& options, std::string program, std::stri
 std::unique_ptr<harness::Devices> Session::open(const std::string& device_point) {
   harness::DeviceSettings settings = device_settings(options_);
   settings.on_timeout = [this](const harness::TimedOut& error) {
-    give_up_point(harness::Status::timed_out, error.what());
+    give_up_point({harness::Status::timed_out, error.what()});
     report_.write();
     progress_.message(program_ + ": " + error.what());
     std::cout.flush();
     std::_Exit(1);
   };
   auto devices = harness::open_devices(device_point, settings);
-  emulated_ = devices->emulated();
   for (const auto& warning : devices->warnings()) progress_.message(program_ + ": " + warning);
   return devices;
 }
@@ -68,19 +91,11 @@ void Session::point(const std::string& name, const std::function<void()>& body) 
   progress_.show(static_cast<double>(points_begun_++), name);
   first_row_ = results().size();
   try {
-    body();
-  } catch (const harness::UsageError&) {
-    throw;
-  } catch (const harness::OutOfMemory& error) {
-    give_up_point(harness::Status::skipped, error.what());
-  } catch (const std::bad_alloc&) {
-    give_up_point(harness::Status::skipped, "the host has no memory for this point");
+    if (const auto failure = attempt(body)) give_up_point(*failure);
   } catch (const harness::DeviceLost& error) {
-    give_up_point(harness::Status::failed, error.what());
+    give_up_point({harness::Status::failed, error.what()});
     report_.write();
     throw;
-  } catch (const harness::Error& error) {
-    give_up_point(harness::Status::failed, error.what());
   }
   report_.keep_up();
   progress_.finish();  // both may be on one terminal, and a row stands on a line of its own
@@ -99,35 +114,27 @@ void Session::show(double fraction, const std::string& what) {
   progress_.show(static_cast<double>(points_begun_ - 1) + fraction, what);
 }
 
-std::size_t Session::add(harness::Result result) {
-  mark(result);
-  return report_.add(std::move(result));
-}
-
-void Session::mark(harness::Result& result) const {
-  if (emulated_ && result.nature == harness::Nature::measured) result.nature = harness::Nature::emulated;
-}
+std::size_t Session::add(harness::Result result) { return report_.add(std::move(result)); }
 
 void Session::update(std::size_t row, harness::Result result) {
-  mark(result);
   report_.update(row, std::move(result));
   report_.keep_up();
 }
 
-void Session::give_up(std::size_t row, harness::Status status, const std::string& reason) {
+void Session::give_up(std::size_t row, const Failure& failure) {
   harness::Result result = results()[row];
-  result.status = status;
-  result.reason = reason;
+  result.status = failure.status;
+  result.reason = failure.reason;
   update(row, std::move(result));
 }
 
 // A row that has a reason of its own keeps it.
-void Session::give_up_point(harness::Status status, const std::string& reason) {
+void Session::give_up_point(const Failure& failure) {
   for (std::size_t row = first_row_; row < results().size(); ++row) {
     harness::Result result = results()[row];
     if (result.status != harness::Status::ok) continue;
-    result.status = status;
-    result.reason = reason;
+    result.status = failure.status;
+    result.reason = failure.reason;
     report_.update(row, std::move(result));
   }
 }

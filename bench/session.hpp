@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,19 @@ std::vector<std::string> device_points(const harness::Options& options, const st
 // Ranks of a point of --device.
 int ranks_of(const harness::Options& options, const std::string& device_point);
 
+// Why a piece of work came to no end, as the rows that depend on it have it.
+struct Failure {
+  harness::Status status = harness::Status::failed;
+  std::string reason = {};
+};
+
+// Does it. Too little memory is skipped, any other harness::Error failed. A UsageError goes on to the caller, and so
+// does a device that is lost.
+std::optional<Failure> attempt(const std::function<void()>& body);
+
+// A row of what is measured there: on emulated devices that is emulated.
+harness::Result result_on(const harness::Devices& devices);
+
 class Session {
  public:
   // `what` is counted at the end ("points"); `print` prints a row of the table once its point has ended.
@@ -32,25 +46,23 @@ class Session {
   // Opens one point of --device as --threads and --timeout say.
   std::unique_ptr<harness::Devices> open(const std::string& device_point);
 
-  // Runs one point, then prints the rows that it added, and why they are not ok. Too little memory makes them skipped,
-  // any other failure of the work failed. A UsageError goes on to the caller, and so does a device that is lost.
+  // Attempts one point, then prints the rows that it added, and why they are not ok: a failure is that of all those
+  // that have none of their own.
   void point(const std::string& name, const std::function<void()>& body);
 
   const std::vector<harness::Result>& results() const { return report_.results(); }
-  // On emulated devices what is measured there is emulated.
   std::size_t add(harness::Result result);
   void update(std::size_t row, harness::Result result);  // and keeps the file up with it
   // Within a point: this part of it is done, and `what` is in the works.
   void show(double fraction, const std::string& what);
   // For one row of several.
-  void give_up(std::size_t row, harness::Status status, const std::string& reason);
+  void give_up(std::size_t row, const Failure& failure);
 
   // Ends the report and the table; gives the exit status.
   int finish();
 
  private:
-  void mark(harness::Result& result) const;
-  void give_up_point(harness::Status status, const std::string& reason);
+  void give_up_point(const Failure& failure);
 
   const harness::Options& options_;
   std::string program_, what_;
@@ -59,7 +71,6 @@ class Session {
   harness::Progress progress_;
   std::size_t points_begun_ = 0;
   std::size_t first_row_ = 0;  // of the point that is running
-  bool emulated_ = false;      // the devices that were opened last
 };
 
 }  // namespace bench

@@ -15,6 +15,7 @@
 #include "bench/main.hpp"
 #include "bench/session.hpp"
 #include "bench/training/options.hpp"
+#include "bench/training/strategy.hpp"
 #include "harness/sweep.hpp"
 #include "harness/table.hpp"
 #include "harness/text.hpp"

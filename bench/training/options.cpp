@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/training/options.hpp"
 
-#include <optional>
-
 #include "allreduce/algorithms.hpp"
 #include "bench/training/forecast.hpp"
-#include "harness/text.hpp"
+#include "bench/training/strategy.hpp"
 
 namespace bench {
 
@@ -123,71 +121,6 @@ std::string scaling_of(const harness::Options& options, std::size_t device_point
 
 std::size_t global_batch_of(const harness::Options& options, const std::string& scaling, int ranks) {
   return static_cast<std::size_t>(options.integer("batch")) * (scaling == "weak" ? ranks : 1);
-}
-
-StrategySettings strategy_settings(const harness::Options& options, const nlohmann::json& point,
-                                   const std::string& scaling, int ranks) {
-  StrategySettings settings;
-  settings.global_batch = global_batch_of(options, scaling, ranks);
-  if (point["algorithm"].is_string()) settings.algorithm = point["algorithm"];
-  settings.launch = options.text("launch") == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager;
-  settings.overlap = point["overlap"] == "on";
-  settings.bucket_bytes = point.value("bucket_bytes", options.byte_count("bucket"));
-  settings.grad_dtype = *harness::parse_dtype(options.text("grad-dtype"));
-  settings.momentum = options.real("momentum");
-  settings.weight_decay = options.real("weight-decay");
-  const bool grows = scaling == "weak" && options.text("lr-scaling") == "linear";
-  settings.lr = options.real("lr") * (grows ? ranks : 1);
-  return settings;
-}
-
-Conditions conditions_for(const harness::Options& options, int ranks) {
-  Conditions conditions;
-  conditions.accumulate = static_cast<int>(options.integer("accumulate"));
-  if (!options.has("slow")) return conditions;
-  const auto words = harness::split(options.text("slow"), ':');
-  const auto rank = harness::parse_integer(words[0], 0, 1 << 20);
-  const auto factor = words.size() == 2 ? harness::parse_real(words[1]) : std::nullopt;
-  if (!rank || !factor || *factor < 1) {
-    throw harness::bad_value("slow", options.text("slow"),
-                             "a rank and a factor of at least 1 belong here, as in 1:2.5");
-  }
-  if (*rank < ranks) {
-    conditions.slow_rank = static_cast<int>(*rank);
-    conditions.slow_factor = *factor;
-  }
-  return conditions;
-}
-
-CourseSettings course_settings(const harness::Options& options, std::size_t global_batch) {
-  CourseSettings settings;
-  settings.global_batch = global_batch;
-  settings.order =
-      options.text("order") == "shuffled" ? models::Sampler::Order::shuffled : models::Sampler::Order::sequential;
-  settings.seed = static_cast<std::uint64_t>(options.integer("seed"));
-  settings.steps = static_cast<std::size_t>(options.integer("steps"));
-  if (options.has("epochs")) settings.epochs = static_cast<std::size_t>(options.integer("epochs"));
-  return settings;
-}
-
-std::vector<std::string> command_for(const harness::Options& options, const nlohmann::json& point) {
-  std::vector<std::string> command = {"bench_train"};
-  const auto add = [&](const std::string& name, const std::string& value) {
-    command.push_back(std::string("--").append(name).append("=").append(value));
-  };
-  for (const char* name : {"model", "device", "math", "strategy", "algorithm", "scaling", "overlap"}) {
-    if (point.at(name).is_string()) add(name, point.at(name));
-  }
-  if (find_strategy(point.at("strategy").get<std::string>()).buckets) {
-    add("bucket", std::to_string(point.at("bucket_bytes").get<std::size_t>()));
-  }
-  for (const char* name :
-       {"threads", "launch", "batch", "lr", "lr-scaling", "momentum", "weight-decay", "accumulate", "grad-dtype",
-        "slow", "data", "data-dir", "init", "order", "seed", "epochs", "eval", "resume"}) {
-    if (options.given(name)) add(name, options.text(name));
-  }
-  if (!options.has("epochs")) add("steps", options.text("steps"));
-  return command;
 }
 
 }  // namespace bench

@@ -59,19 +59,21 @@ std::vector<double> compare_steps(std::span<const std::unique_ptr<Strategy>> str
   return seconds;
 }
 
-std::vector<StepTimes> time_steps(std::span<const Contender> contenders, Replicas& replicas,
-                                  const harness::MeasureSettings& settings) {
-  const std::vector<float> initial = replicas.state();
-  const bool alone = replicas.ranks() == 1;
+std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const harness::MeasureSettings& settings) {
+  std::map<Replicas*, std::vector<float>> initial;
+  for (const Contender& contender : contenders) {
+    if (!initial.contains(contender.replicas)) initial[contender.replicas] = contender.replicas->state();
+  }
   std::vector<Steps> steps(contenders.size());
   std::vector<harness::Trial> trials;
-  std::map<std::string, std::size_t> compute_of;  // kind -> trial
+  std::map<std::pair<Replicas*, std::string>, std::size_t> compute_of;  // kind -> trial
   struct Trials {
     std::size_t step = 0, communication = 0;
   };
   std::vector<Trials> trials_of;
-  const auto add = [&](Strategy& strategy, Work work, Steps* kept) {
-    trials.push_back({[&strategy, &replicas, work, kept](int runs) {
+  const auto add = [&](const Contender& contender, Work work, Steps* kept) {
+    Replicas& replicas = *contender.replicas;
+    trials.push_back({[&strategy = *contender.strategy, &replicas, work, kept](int runs) {
                         double seconds = 0;
                         for (int i = 0; i < runs; ++i) {
                           Timed timed = run(strategy, replicas, work);
@@ -80,25 +82,26 @@ std::vector<StepTimes> time_steps(std::span<const Contender> contenders, Replica
                         }
                         return seconds / runs;
                       },
-                      [&] { replicas.restore(initial); }});
+                      [&replicas, &state = initial.at(&replicas)] { replicas.restore(state); }});
     return trials.size() - 1;
   };
   for (std::size_t i = 0; i < contenders.size(); ++i) {
-    Strategy& strategy = *contenders[i].strategy;
-    trials_of.push_back({add(strategy, Work::step, &steps[i])});
-    if (alone) continue;
-    trials_of.back().communication = add(strategy, Work::communication, nullptr);
-    if (!compute_of.contains(contenders[i].kind)) {
-      compute_of[contenders[i].kind] = add(strategy, Work::compute, nullptr);
-    }
+    const Contender& contender = contenders[i];
+    trials_of.push_back({add(contender, Work::step, &steps[i])});
+    if (contender.replicas->ranks() == 1) continue;
+    trials_of.back().communication = add(contender, Work::communication, nullptr);
+    const auto kind = std::pair(contender.replicas, contender.kind);
+    if (!compute_of.contains(kind)) compute_of[kind] = add(contender, Work::compute, nullptr);
   }
   const auto measured = harness::measure(trials, settings);
-  replicas.restore(initial);
+  for (const auto& [replicas, state] : initial) replicas->restore(state);
 
   std::vector<StepTimes> times;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
+    const bool alone = contenders[i].replicas->ranks() == 1;
     StepTimes time{.step = measured[trials_of[i].step]};
-    time.compute = alone ? time.step.seconds : measured[compute_of[contenders[i].kind]].seconds;
+    const auto kind = std::pair(contenders[i].replicas, contenders[i].kind);
+    time.compute = alone ? time.step.seconds : measured[compute_of[kind]].seconds;
     time.communication = alone ? 0 : measured[trials_of[i].communication].seconds;
     time.phases = median_phases(steps[i]);
     time.waiting = median_waiting(steps[i]);

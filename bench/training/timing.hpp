@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times the steps of strategies that share their replicas: the whole step, its compute with the communication left out,
-// and the communication alone, all in interleaved rounds and from the same state.
+// Times the steps of strategies, whether they share their replicas or have other devices: the whole step, its compute
+// with the communication left out, and the communication alone, all in interleaved rounds and from the same state.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,8 @@ namespace bench {
 
 struct Contender {
   Strategy* strategy = nullptr;
-  std::string kind;  // contenders of one kind compute the same: that is timed once for all of them
+  Replicas* replicas = nullptr;
+  std::string kind;  // contenders of one kind with the same replicas compute the same: that is timed once for all
 };
 
 // Medians, over the steps.
@@ -33,7 +34,6 @@ std::vector<double> compare_steps(std::span<const std::unique_ptr<Strategy>> str
                                   const harness::MeasureSettings& settings);
 
 // The replicas hold the initial state and the strategies a loaded batch; both are so again at the end.
-std::vector<StepTimes> time_steps(std::span<const Contender> contenders, Replicas& replicas,
-                                  const harness::MeasureSettings& settings);
+std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const harness::MeasureSettings& settings);
 
 }  // namespace bench

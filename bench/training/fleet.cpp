@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/training/fleet.hpp"
+
+#include <algorithm>
+#include <iostream>
+
+#include "bench/training/timing.hpp"
+#include "harness/text.hpp"
+
+namespace bench {
+
+namespace {
+
+using nlohmann::json;
+
+// Tried by --find-bucket, each four times the one before.
+constexpr std::size_t smallest_bucket = 64 << 10;
+constexpr std::size_t largest_bucket = 64 << 20;
+
+const StrategyRow& strategy_of(const json& point) { return find_strategy(point["strategy"].get<std::string>()); }
+
+// All points of a block have its model and arithmetic.
+const json& block_of(std::span<const std::size_t> rows, const Session& session) {
+  return session.results()[rows.front()].point;
+}
+
+}  // namespace
+
+Fleet::Fleet(const Sweep& sweep, harness::Devices& devices, const CourseSettings& course,
+             std::span<const std::size_t> rows, Session& session)
+    : devices_(devices),
+      course_(course),
+      before_(allocated()),
+      replicas_(devices, block_of(rows, session)["model"],
+                sweep.model_settings(block_of(rows, session), devices.size()), sweep.conditions(devices.size())),
+      replica_bytes_(allocated(before_)) {
+  sweep.checkpoints().restore(replicas_, Course(devices.size(), course).steps());
+  for (const std::size_t row : rows) {
+    if (sweep.finds_buckets()) find_bucket(sweep, row, session);
+    const json& point = session.results()[row].point;
+    const auto held = allocated();
+    ways_.push_back({row, strategy_of(point).make(replicas_, sweep.strategy_settings(point, devices.size()))});
+    record_memory(ways_.back(), allocated(held), session);
+  }
+}
+
+std::vector<std::size_t> Fleet::allocated(std::span<const std::size_t> before) const {
+  std::vector<std::size_t> bytes;
+  for (int rank = 0; rank < devices_.size(); ++rank) {
+    bytes.push_back(devices_[rank].allocated_bytes() - (before.empty() ? 0 : before[rank]));
+  }
+  return bytes;
+}
+
+void Fleet::record_memory(const Way& way, std::span<const std::size_t> scratch, Session& session) const {
+  harness::Result result = session.results()[way.row];
+  const std::size_t arena = replicas_.size() * sizeof(float);
+  const std::size_t optimizer = result.point["momentum"] > 0 ? arena : 0;
+  json memory = json::array();
+  std::size_t most = 0;
+  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+    const std::size_t bytes = replica_bytes_[rank] + scratch[rank];
+    memory.push_back({{"device", devices_[rank].name()},
+                      {"rank", rank},
+                      {"bytes", bytes},
+                      {"parameters", arena},
+                      {"gradients", arena},
+                      {"activations", replica_bytes_[rank] - 2 * arena - optimizer},
+                      {"optimizer", optimizer},
+                      {"scratch", scratch[rank]}});
+    most = std::max(most, bytes);
+  }
+  result.extra["memory"] = memory;
+  result.metrics["memory_bytes"] = most;
+  session.update(way.row, std::move(result));
+}
+
+void Fleet::find_bucket(const Sweep& sweep, std::size_t row, Session& session) {
+  harness::Result result = session.results()[row];
+  if (!strategy_of(result.point).buckets || replicas_.ranks() == 1) return;
+  std::vector<std::size_t> sizes;
+  std::vector<std::unique_ptr<Strategy>> tried;
+  for (std::size_t bytes = smallest_bucket; bytes <= largest_bucket; bytes *= 4) {
+    result.point["bucket_bytes"] = bytes;
+    auto strategy = strategy_of(result.point).make(replicas_, sweep.strategy_settings(result.point, replicas_.ranks()));
+    if (!tried.empty() && strategy->reductions() == tried.back()->reductions()) continue;
+    strategy->load(first_batch());
+    sizes.push_back(bytes);
+    tried.push_back(std::move(strategy));
+  }
+  const auto seconds = compare_steps(tried, replicas_, sweep.measure_settings());
+  json buckets = json::array();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    buckets.push_back({{"bytes", sizes[i]}, {"step_seconds", seconds[i]}});
+  }
+  const std::size_t best = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
+  result.point["bucket_bytes"] = sizes[best];
+  result.command = sweep.command_for(result.point);
+  result.extra["bucket_sizes"] = buckets;
+  std::cout << "# " << name_of(result.point) << ": of " << sizes.size() << " bucket sizes the fastest is "
+            << harness::format_bytes(sizes[best]) << '\n';
+  session.update(row, std::move(result));
+}
+
+}  // namespace bench

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/training/sweep.hpp"
+
+#include <algorithm>
+
+#include "allreduce/algorithms.hpp"
+#include "bench/main.hpp"
+#include "bench/session.hpp"
+#include "bench/training/options.hpp"
+#include "harness/sweep.hpp"
+#include "harness/text.hpp"
+
+namespace bench {
+
+using nlohmann::json;
+
+Sweep::Sweep(const harness::Options& options) : options_(options) {
+  require_sense();
+  const auto devices = device_points(options, "cpu:2");
+  require_devices(devices);
+  scaling_ = scaling_of(options, devices.size());
+  for (const auto& model : options.names("model")) {
+    groups_.push_back(
+        harness::points({{"model", {model}}, {"math", values(options.names("math"))}, {"device", values(devices)}}));
+  }
+  if (!options.given("save") && !options.given("resume")) return;
+  const auto all = points();
+  if (all.size() > 1) {
+    const char* option = options.given("save") ? "save" : "resume";
+    throw harness::bad_value(option, options.text(option),
+                             "a checkpoint is of one point, and these are " + std::to_string(all.size()));
+  }
+  checkpoints_ = {options, all[0]["model"], global_batch(ranks_of(options, devices[0]))};
+}
+
+void Sweep::require_sense() const {
+  for (const char* name : {"topology", "without", "profile", "price"}) {
+    if (options_.given(name)) throw harness::bad_value(name, options_.text(name), "only --engine=simulated takes it");
+  }
+  if (options_.given("steps") && options_.given("epochs")) {
+    throw harness::bad_value("epochs", options_.text("epochs"), "either steps or epochs are given, not both");
+  }
+  for (const auto& name : options_.names("model")) {
+    if (models::find_model(name).input.size() == models::Dataset::pixels) continue;
+    if (options_.text("data") == "synthetic") continue;
+    throw harness::bad_value("data", options_.text("data"), name + " reads no images; it learns from: synthetic");
+  }
+  for (const auto& name : options_.names("strategy")) {
+    if (find_strategy(name).reduces) continue;
+    for (const char* option : {"accumulate", "grad-dtype"}) {
+      if (!options_.given(option)) continue;
+      throw harness::bad_value(option, options_.text(option), "strategy " + name + " does no all-reduce");
+    }
+  }
+}
+
+void Sweep::require_devices(const std::vector<std::string>& devices) const {
+  int most_ranks = 0;
+  for (const auto& point : devices) most_ranks = std::max(most_ranks, ranks_of(options_, point));
+  if (conditions(most_ranks).slow_rank < 0 && options_.has("slow")) {
+    throw harness::bad_value("slow", options_.text("slow"), "no point of --device has such a rank");
+  }
+  for (const auto& math : options_.names("math")) {
+    if (math == "f32") continue;
+    for (const auto& point : devices) {
+      const auto opened = harness::open_devices(point);
+      const auto stream = (*opened)[0].make_stream();
+      models::make_model("mlp", *stream, {.capacity = 1, .math = models::parse_math(math)});
+    }
+  }
+}
+
+std::vector<json> Sweep::points_of(const json& block) const {
+  const bool alone = ranks_of(options_, block["device"]) == 1;
+  const auto algorithms = allreduce::select_algorithms(options_.names("algorithm"));
+  std::vector<json> points;
+  for (json point : harness::points({{"strategy", values(options_.names("strategy"))},
+                                     {"algorithm", values(algorithms)},
+                                     {"overlap", values(options_.names("overlap"))}})) {
+    const auto& strategy = find_strategy(point["strategy"].get<std::string>());
+    if ((alone || !strategy.reduces) && point["algorithm"] != algorithms[0]) continue;
+    if (!strategy.buckets && point["overlap"] != options_.names("overlap")[0]) continue;
+    if (!strategy.reduces) point["algorithm"] = nullptr;
+    if (!strategy.buckets) point["overlap"] = nullptr;
+    point.update(block);
+    points.push_back(point);
+  }
+  return points;
+}
+
+std::vector<json> Sweep::points() const {
+  std::vector<json> points;
+  for (const auto& group : groups_) {
+    for (const json& block : group) {
+      for (json& point : points_of(block)) points.push_back(std::move(point));
+    }
+  }
+  return points;
+}
+
+harness::Result Sweep::describe(const json& point, const harness::Devices& devices) const {
+  harness::Result result = result_on(devices);
+  result.bench = "train";
+  result.point = point;
+  const bool epochs = options_.has("epochs");
+  const auto settings = strategy_settings(point, devices.size());
+  const auto text_or_null = [&](const char* name) {
+    return options_.has(name) ? json(options_.text(name)) : json(nullptr);
+  };
+  result.point.update({{"ranks", devices.size()},
+                       {"threads", devices.threads()},
+                       {"engine", "streams"},
+                       {"launch", options_.text("launch")},
+                       {"backend", models::default_backend(devices[0])},
+                       {"batch", (settings.global_batch + devices.size() - 1) / devices.size()},
+                       {"global_batch", settings.global_batch},
+                       {"scaling", scaling_},
+                       {"lr", settings.lr},
+                       {"momentum", settings.momentum},
+                       {"weight_decay", settings.weight_decay},
+                       {"lr_scaling", options_.text("lr-scaling")},
+                       {"init", options_.text("init")},
+                       {"seed", options_.integer("seed")},
+                       {"order", options_.text("order")},
+                       {"steps", epochs ? json(nullptr) : json(options_.integer("steps"))},
+                       {"epochs", epochs ? json(options_.integer("epochs")) : json(nullptr)},
+                       {"bucket_bytes", settings.bucket_bytes},
+                       {"data", options_.text("data")},
+                       {"resume", text_or_null("resume")},
+                       {"slow", text_or_null("slow")},
+                       {"accumulate", options_.integer("accumulate")},
+                       {"grad_dtype", options_.text("grad-dtype")}});
+  result.command = command_for(result.point);
+  return result;
+}
+
+std::vector<std::string> Sweep::command_for(const json& point) const {
+  std::vector<std::string> command = {"bench_train"};
+  const auto add = [&](const std::string& name, const std::string& value) {
+    command.push_back(std::string("--").append(name).append("=").append(value));
+  };
+  for (const char* name : {"model", "device", "math", "strategy", "algorithm", "scaling", "overlap"}) {
+    if (point.at(name).is_string()) add(name, point.at(name));
+  }
+  if (find_strategy(point.at("strategy").get<std::string>()).buckets) {
+    add("bucket", std::to_string(point.at("bucket_bytes").get<std::size_t>()));
+  }
+  for (const char* name :
+       {"threads", "launch", "batch", "lr", "lr-scaling", "momentum", "weight-decay", "accumulate", "grad-dtype",
+        "slow", "data", "data-dir", "init", "order", "seed", "epochs", "eval", "resume"}) {
+    if (options_.given(name)) add(name, options_.text(name));
+  }
+  if (!options_.has("epochs")) add("steps", options_.text("steps"));
+  return command;
+}
+
+std::size_t Sweep::global_batch(int ranks) const { return global_batch_of(options_, scaling_, ranks); }
+
+models::ModelSettings Sweep::model_settings(const json& block, int ranks) const {
+  models::ModelSettings settings;
+  const std::size_t parts = std::size_t(ranks) * conditions(ranks).accumulate;
+  settings.capacity = static_cast<int>((global_batch(ranks) + parts - 1) / parts);
+  settings.init = models::parse_init(options_.text("init"));
+  settings.seed = static_cast<std::uint64_t>(options_.integer("seed"));
+  settings.momentum = options_.real("momentum") > 0;
+  settings.math = models::parse_math(block["math"].get<std::string>());
+  return settings;
+}
+
+Conditions Sweep::conditions(int ranks) const {
+  Conditions conditions;
+  conditions.accumulate = static_cast<int>(options_.integer("accumulate"));
+  if (!options_.has("slow")) return conditions;
+  const auto words = harness::split(options_.text("slow"), ':');
+  const auto rank = harness::parse_integer(words[0], 0, 1 << 20);
+  const auto factor = words.size() == 2 ? harness::parse_real(words[1]) : std::nullopt;
+  if (!rank || !factor || *factor < 1) {
+    throw harness::bad_value("slow", options_.text("slow"),
+                             "a rank and a factor of at least 1 belong here, as in 1:2.5");
+  }
+  if (*rank < ranks) {
+    conditions.slow_rank = static_cast<int>(*rank);
+    conditions.slow_factor = *factor;
+  }
+  return conditions;
+}
+
+StrategySettings Sweep::strategy_settings(const json& point, int ranks) const {
+  StrategySettings settings;
+  settings.global_batch = global_batch(ranks);
+  if (point["algorithm"].is_string()) settings.algorithm = point["algorithm"];
+  settings.launch = options_.text("launch") == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager;
+  settings.overlap = point["overlap"] == "on";
+  settings.bucket_bytes = point.value("bucket_bytes", options_.byte_count("bucket"));
+  settings.grad_dtype = *harness::parse_dtype(options_.text("grad-dtype"));
+  settings.momentum = options_.real("momentum");
+  settings.weight_decay = options_.real("weight-decay");
+  const bool grows = scaling_ == "weak" && options_.text("lr-scaling") == "linear";
+  settings.lr = options_.real("lr") * (grows ? ranks : 1);
+  return settings;
+}
+
+CourseSettings Sweep::course_settings(int ranks) const {
+  CourseSettings settings;
+  settings.global_batch = global_batch(ranks);
+  settings.order =
+      options_.text("order") == "shuffled" ? models::Sampler::Order::shuffled : models::Sampler::Order::sequential;
+  settings.seed = static_cast<std::uint64_t>(options_.integer("seed"));
+  settings.steps = static_cast<std::size_t>(options_.integer("steps"));
+  if (options_.has("epochs")) settings.epochs = static_cast<std::size_t>(options_.integer("epochs"));
+  settings.losses = checkpoints_.losses();
+  return settings;
+}
+
+// A step is timed three times: whole, its compute alone, its communication alone.
+harness::MeasureSettings Sweep::measure_settings() const { return bench::measure_settings(options_, 3); }
+
+std::string name_of(const json& point) {
+  std::string name;
+  for (const char* word : {"model", "math", "device", "strategy", "algorithm"}) {
+    if (!point[word].is_string() || point[word] == "f32") continue;
+    name.append(name.empty() ? "" : " ").append(point[word].get<std::string>());
+  }
+  return name;
+}
+
+}  // namespace bench

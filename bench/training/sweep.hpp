@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// What bench_train was asked to do, point by point, and what the options come to for each. Points that share a model,
+// its arithmetic and the devices are a block: they share the replicas too. Blocks of one model are a group, whose
+// points are timed against each other.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/training/checkpoints.hpp"
+#include "bench/training/course.hpp"
+#include "bench/training/strategy.hpp"
+#include "harness/measure.hpp"
+#include "harness/options.hpp"
+#include "harness/report.hpp"
+
+namespace bench {
+
+class Sweep {
+ public:
+  // Throws harness::UsageError for whatever does not go together, so that nothing is measured in vain. The options
+  // outlive the sweep.
+  explicit Sweep(const harness::Options& options);
+
+  // Each block: model, math, device.
+  const std::vector<std::vector<nlohmann::json>>& groups() const { return groups_; }
+  // The strategies and algorithms that a block compares, each as strategy, algorithm, overlap and the block. One device
+  // has nothing to reduce: one algorithm stands for all there.
+  std::vector<nlohmann::json> points_of(const nlohmann::json& block) const;
+  std::vector<nlohmann::json> points() const;
+  // The row of a point.
+  harness::Result describe(const nlohmann::json& point, const harness::Devices& devices) const;
+  // The command that repeats a described point alone.
+  std::vector<std::string> command_for(const nlohmann::json& point) const;
+
+  const std::string& scaling() const { return scaling_; }  // weak or strong
+  models::ModelSettings model_settings(const nlohmann::json& block, int ranks) const;
+  Conditions conditions(int ranks) const;
+  StrategySettings strategy_settings(const nlohmann::json& point, int ranks) const;
+  CourseSettings course_settings(int ranks) const;  // without the data sets
+  harness::MeasureSettings measure_settings() const;
+  const Checkpoints& checkpoints() const { return checkpoints_; }
+  bool finds_buckets() const { return options_.on("find-bucket"); }
+
+ private:
+  void require_sense() const;
+  void require_devices(const std::vector<std::string>& devices) const;
+  std::size_t global_batch(int ranks) const;
+
+  const harness::Options& options_;
+  std::string scaling_;
+  std::vector<std::vector<nlohmann::json>> groups_;
+  Checkpoints checkpoints_;
+};
+
+// "lenet cpu:2 distributed ring", or "resnet18 winograd cpu:2 distributed ring".
+std::string name_of(const nlohmann::json& point);
+
+}  // namespace bench

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/training/table.hpp"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <iostream>
+
+#include "bench/main.hpp"
+#include "bench/training/sweep.hpp"
+#include "harness/text.hpp"
+
+namespace bench {
+
+using nlohmann::json;
+
+TrainingTable::TrainingTable(const std::vector<json>& points)
+    : columns_({{.title = "model", .left = true, .width = 8},
+                {.title = "device", .left = true, .width = 7},
+                {.title = "math", .left = true, .width = 8},
+                {.title = "strategy", .left = true, .width = 13},
+                {.title = "algorithm", .left = true, .width = 16},
+                {.title = "overlap", .left = true, .width = 7},
+                {.title = "batch", .width = 6},
+                {.title = "step", .width = 9},
+                {.title = "compute", .width = 9},
+                {.title = "comm.", .width = 9},
+                {.title = "exposed", .width = 9},
+                {.title = "images/s", .width = 9},
+                {.title = "speed-up", .width = 8},
+                {.title = "loss", .width = 7},
+                {.title = "accuracy", .width = 8}},
+               harness::screen_of(STDOUT_FILENO)) {
+  name_what_is_the_same(columns_, points, {{"math", "math"}});
+}
+
+void TrainingTable::print_header() const { columns_.print_header(std::cout); }
+
+void TrainingTable::print(const harness::Result& result) const {
+  const auto metric = [&](const char* name) { return metric_of(result, name); };
+  const auto seconds = [&](const char* name) { return harness::format_seconds(metric(name)); };
+  const auto text = [&](const char* name) {
+    return result.point[name].is_null() ? "n/a" : result.point[name].get<std::string>();
+  };
+  const auto losses = result.extra.find("losses");
+  const bool trained = losses != result.extra.end() && !losses->empty();
+  columns_.print_row(std::cout,
+                     {text("model"), text("device"), text("math"), text("strategy"), text("algorithm"), text("overlap"),
+                      std::to_string(result.point["global_batch"].get<int>()), seconds("step_seconds"),
+                      seconds("compute_seconds"), seconds("communication_seconds"), seconds("exposed_seconds"),
+                      harness::format_real(metric("images_per_second"), 4), harness::format_real(metric("speedup")),
+                      harness::format_real(trained ? losses->back().get<double>() : std::nan(""), 4),
+                      harness::format_real(metric("test_accuracy"), 4)});
+  if (metric("planted_seconds") > 0) {
+    const std::vector<double> waiting = result.metrics["waiting_seconds"];
+    std::cout << "#   made slow by " << seconds("planted_seconds") << " a step; waiting, by rank:";
+    for (const double each : waiting) std::cout << ' ' << harness::format_seconds(each);
+    std::cout << '\n';
+  }
+  if (result.extra.contains("root")) {
+    std::cout << "#   its root: " << harness::format_bytes(result.metrics["root_bytes"].get<std::size_t>())
+              << " in and out and " << seconds("root_seconds") << " at work for all in a step, "
+              << harness::format_bytes(result.metrics["memory_bytes"].get<std::size_t>()) << " of memory\n";
+  }
+}
+
+void print_epoch(const harness::Result& result, const Epoch& epoch, std::size_t epochs) {
+  std::cout << "# " << name_of(result.point) << ": ";
+  if (epochs > 0) std::cout << "epoch " << epoch.number << " of " << epochs << ", ";
+  std::cout << "loss " << harness::format_real(epoch.loss, 4);
+  if (epoch.accuracy) std::cout << ", test accuracy " << harness::format_real(*epoch.accuracy, 4);
+  std::cout << ", " << harness::format_seconds(epoch.seconds) << std::endl;
+}
+
+void print_closing(const harness::Result& result, const harness::Devices& devices) {
+  if (!result.point["epochs"].is_number() || !result.metrics.contains("test_accuracy")) return;
+  double seconds = 0, whole = 0;
+  for (const json& epoch : result.extra["epochs"]) {
+    if (!std::isfinite(epoch["seconds"].get<double>())) continue;
+    seconds += epoch["seconds"].get<double>();
+    ++whole;
+  }
+  std::cout << "# test acc: " << harness::format_real(result.metrics["test_accuracy"].get<double>(), 2) << ", "
+            << harness::format_real(seconds / whole) << " sec/epoch on [";
+  for (int rank = 0; rank < devices.size(); ++rank) std::cout << (rank > 0 ? ", " : "") << devices[rank].name();
+  std::cout << "]\n";
+}
+
+}  // namespace bench
