@@ -4,6 +4,7 @@
 import csv
 import io
 import json
+import math
 import os
 import random
 import subprocess
@@ -42,8 +43,28 @@ def timed(seed, factor=1.0, points=POINTS, visits=12):
     return made_up.run(results)
 
 
+def restless(seed, factor=1.0, points=15, wander=0.03, common=0.03):
+    """A run on a machine whose speed differs from run to run, by so much for all points together and for each of them,
+    and whose visits tell nothing of it: `factor` is a number, or one for each of the points, of three algorithms."""
+    dice = random.Random(seed)
+    slow, results = dice.gauss(0, common), []
+    for index in range(points):
+        planted = factor if isinstance(factor, float) else factor[index]
+        seconds = planted * 1e-4 * 4 ** (index // 3) * math.exp(slow + dice.gauss(0, wander))
+        samples = [seconds * dice.lognormvariate(0, 0.015) for _ in range(12)]
+        name = ("ring", "tree", "parameter_server")[index % 3]
+        result = made_up.allreduce(name, 2, 4096 * 4 ** (index // 3), difference.median(samples), samples=samples)
+        results.append({**result, "visits": 12})
+    return made_up.run(results, started=f"2026-01-31T12:{dice.randrange(60):02}:00Z")
+
+
+def compared(before, after):
+    first, second = made_up.loaded(before, after)
+    return compare.compare([first], [second])
+
+
 def verdicts(before, after):
-    return [pair.verdict for pair in compare.compare(*made_up.loaded(before, after)).pairs]
+    return [pair.verdict for pair in compared(before, after).pairs]
 
 
 class Verdicts(unittest.TestCase):
@@ -64,7 +85,7 @@ class Verdicts(unittest.TestCase):
     def test_the_interval_holds_the_planted_ratio(self):
         inside = 0
         for pair in range(PAIRS):
-            found = compare.compare(*made_up.loaded(timed(f"a {pair}", points=1), timed(f"b {pair}", 1.05, points=1)))
+            found = compared(timed(f"a {pair}", points=1), timed(f"b {pair}", 1.05, points=1))
             low, high = found.pairs[0].interval
             inside += low <= 1.05 <= high
         self.assertGreaterEqual(inside, 95)
@@ -82,6 +103,48 @@ class Verdicts(unittest.TestCase):
         quiet = [[compare.SAME], [compare.UNTOLD]]
         alike = sum(verdicts(drifting(f"a {pair}"), drifting(f"b {pair}")) in quiet for pair in range(PAIRS))
         self.assertGreaterEqual(alike, 95)
+
+    def test_on_a_machine_that_differs_from_run_to_run_two_runs_do_not_differ_in_95_of_100_pairs(self):
+        alike = sum(
+            verdicts(restless(f"a {pair}"), restless(f"b {pair}")) == [compare.SAME] * 15 for pair in range(PAIRS)
+        )
+        self.assertGreaterEqual(alike, 95)
+
+    def test_on_a_quiet_machine_one_point_or_one_algorithm_of_many_is_found_when_it_is_5_percent_slower(self):
+        quiet = {"wander": 0.0, "common": 0.0}
+        for factor in ([1.05] + 14 * [1.0], 5 * [1.05, 1.0, 1.0]):
+            told = 0
+            for pair in range(PAIRS):
+                found = verdicts(restless(f"a {pair}", **quiet), restless(f"b {pair}", factor, **quiet))
+                told += sum(one == compare.SLOWER for one, planted in zip(found, factor) if planted > 1)
+            self.assertGreaterEqual(told, 0.9 * PAIRS * sum(planted > 1 for planted in factor), factor)
+
+    def test_what_cannot_be_told_on_a_restless_machine_is_said(self):
+        notes = " ".join(compared(restless("a"), restless("b")).notes())
+        self.assertRegex(notes, r"The machine was restless.* What differs by \d+% or less is called no difference")
+        self.assertNotIn("restless", " ".join(compared(timed("a"), timed("b")).notes()))
+
+    def test_repeated_runs_by_turns_tell_what_two_runs_cannot(self):
+        def runs(name, factor, pair):
+            contents = [restless(f"{name} {pair} {turn}", factor, wander=0.01, common=0.01) for turn in range(8)]
+            return made_up.loaded(*contents)
+
+        alike, told = 0, 0  # pairs, points
+        for pair in range(PAIRS):
+            found = [one.verdict for one in compare.compare(runs("a", 1.0, pair), runs("b", 1.0, pair)).pairs]
+            alike += found == [compare.SAME] * 15
+            found = [one.verdict for one in compare.compare(runs("a", 1.0, pair), runs("b", 1.05, pair)).pairs]
+            told += found.count(compare.SLOWER)
+        self.assertGreaterEqual(alike, 95)
+        self.assertGreaterEqual(told, 0.9 * 15 * PAIRS)
+
+    def test_points_that_change_together_are_no_unrest(self):
+        def ratios(*logs):
+            return [difference.Difference(math.exp(one), math.exp(one - 0.001), math.exp(one + 0.001)) for one in logs]
+
+        self.assertEqual(difference.unrest([ratios(*[0.5] * 5), ratios(*[0.0] * 5), ratios(*[-0.2] * 5)]), 0)
+        self.assertGreater(difference.unrest([ratios(-0.1, 0.1, 0.05, -0.05, 0.0)]), 0.05)
+        self.assertEqual(difference.unrest([ratios(0.1, -0.1)]), 0)  # too few to say
 
     def test_few_visits_give_no_verdict_rather_than_a_wrong_one(self):
         self.assertEqual(verdicts(timed("a", visits=3), timed("b", 2, visits=3)), [compare.UNTOLD] * POINTS)
@@ -109,13 +172,13 @@ class Verdicts(unittest.TestCase):
     def test_a_run_on_a_busy_machine_is_named(self):
         after = timed("b", points=1)
         after["run"]["machine"]["load"] = 7.5
-        notes = " ".join(compare.compare(*made_up.loaded(timed("a", points=1), after)).notes())
+        notes = " ".join(compared(timed("a", points=1), after).notes())
         self.assertIn("made-up-1 began on a busy machine (load 7.5 on 2 cores)", notes)
         self.assertNotIn("made-up-0 began", notes)
 
     def test_a_measured_point_is_never_compared_with_a_simulated_one(self):
         simulated = made_up.run([made_up.allreduce(size=4096, nature="simulated")])
-        found = compare.compare(*made_up.loaded(timed("a", points=1), simulated))
+        found = compared(timed("a", points=1), simulated)
         self.assertEqual((found.pairs, found.lost, found.new), ([], 1, 1))
 
     def test_a_field_that_is_null_is_as_good_as_absent(self):
@@ -201,6 +264,12 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(failed.stderr, r"allreduce ring · 4 KiB: \d+% slower")
         self.assertEqual(self.call(self.before, self.slow, "--fail-if-slower=50%").returncode, 0)
 
+    def test_a_gate_that_cannot_see_says_so(self):
+        before, after = self.file("r.json", restless("a")), self.file("s.json", restless("b"))
+        done = self.call(before, after, "--fail-if-slower=5%")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"^plots.compare: .*: the machine was too restless to tell 5.0%, only above \d+%\n$")
+
     def test_a_point_that_fails_now_fails_the_gate(self):
         bad = self.file("bad.json", made_up.run([made_up.allreduce(size=4096, status="failed", check="failed")]))
         done = self.call(self.before, bad, "--fail-if-slower=5%")
@@ -238,6 +307,39 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(sum(line.startswith("#") for line in markdown.splitlines()), 1)
         for line in csv.reader(io.StringIO(self.read("out.csv"))):
             self.assertFalse(any(cell.startswith("=") for cell in line), line)
+
+    def test_folders_hold_repeated_runs(self):
+        for side, factor in (("old", 1.0), ("new", 1.2)):
+            os.mkdir(os.path.join(self.folder, side))
+            for turn in range(7):
+                started = f"2026-01-31T12:{2 * turn + (side == 'new'):02}:00Z"
+                content = timed(f"{side} {turn}", factor, visits=1)
+                content["run"]["started"] = started
+                self.file(f"{side}/{turn}.json", content)
+        old, new = (os.path.join(self.folder, side) for side in ("old", "new"))
+        done = self.call(old, new, "--fail-if-slower=5%")
+        self.assertEqual((done.returncode, done.stdout.count("  slower\n")), (1, POINTS), done.stdout + done.stderr)
+        self.assertIn("medians of runs", done.stdout)
+        self.assertNotIn("by turns", done.stdout)
+        self.assertIn("were not taken by turns", self.call(old, self.before).stdout)
+        self.file("new/half.json", '{"schema": 1')
+        done = self.call(old, new)
+        self.assertEqual((done.returncode, done.stdout.count("  slower\n")), (0, POINTS))
+        self.assertIn("half.json: is not whole JSON", done.stderr)
+
+    def test_a_point_that_failed_in_one_of_the_repeated_runs_is_failed(self):
+        bad = made_up.run([made_up.allreduce(size=4096, status="failed", check="failed")])
+        good = [timed(f"a {turn}", points=1) for turn in range(7)]
+        pairs = compare.compare(made_up.loaded(*good), made_up.loaded(*good[1:], bad)).pairs
+        self.assertEqual([pair.verdict for pair in pairs], [compare.FAILED])
+
+    def test_a_folder_without_results_is_one_line(self):
+        empty = os.path.join(self.folder, "empty")
+        os.mkdir(empty)
+        for arguments, output in (((empty, self.before), False), ((self.before, empty, self.same), True)):
+            done = self.call(*arguments)
+            self.assertEqual((done.returncode, bool(done.stdout)), (1, output))
+            self.assertIn(f"{empty}: holds no .json file", done.stderr)
 
     def test_a_broken_file_costs_a_line_and_the_rest_is_compared(self):
         broken = self.file("broken.json", "{")
