@@ -14,6 +14,7 @@
 #include "bench/schedules.hpp"
 #include "bench/session.hpp"
 #include "bench/simulated.hpp"
+#include "bench/tuning.hpp"
 #include "bench/yardstick.hpp"
 #include "harness/device/device.hpp"
 #include "harness/machine.hpp"
@@ -96,7 +97,7 @@ std::vector<harness::Option> table() {
        .default_text = "time",
        .help = "time the points, or only check them",
        .allowed = {"time", "check"}}};
-  for (const auto& more : {bench::schedule_options(), own, bench::simulation_options()}) {
+  for (const auto& more : {bench::schedule_options(), bench::tuning_options(), own, bench::simulation_options()}) {
     options.insert(options.end(), more.begin(), more.end());
   }
   return options;
@@ -116,6 +117,7 @@ class Bench {
       : options_(options),
         settings_(bench::measure_settings(options)),
         schedules_(options),
+        tuning_(bench::make_tuning(options, schedules_)),
         columns_({{.title = "bytes", .width = 10},
                   {.title = "count", .width = 10},
                   {.title = "type", .width = 5},
@@ -158,10 +160,17 @@ class Bench {
       const auto trials = engine == "nccl" ? nccl_trials() : schedule_trials(engine);
       trials_.insert(trials_.end(), trials.begin(), trials.end());
     }
+    for (json point : blocks_) {
+      for (const json& trial : trials_) {
+        point.update(trial);
+        point["transport"] = options.text("transport");
+        if (point["algorithm"] == "auto") tuning_->choose(point);
+      }
+    }
     bench::name_what_is_the_same(
         columns_, blocks_, {{"type", "dtype"}, {"redop", "op"}, {"placement", "placement"}, {"device", "device"}});
     bench::name_what_is_the_same(columns_, trials_, {{"launch", "launch"}});
-    if (engines == std::vector<std::string>{"streams"}) {
+    if (engines == std::vector<std::string>{"streams"} && !schedules_.chooses()) {
       bench::name_what_is_the_same(columns_, trials_, {{"algorithm", "algorithm"}});
     }
     columns_.only("count", "bytes / size of the type");
@@ -215,6 +224,7 @@ class Bench {
     std::cout << "# busbw is algbw * " << factor
               << " as nccl-tests defines it; it is link speed for algorithms that move just so much over every link "
                  "(ring), and not for the others\n";
+    if (tuning_ && options_.on("tune")) tuning_->keep(session.results());
     if (!is_allreduce()) return;
     std::cout << "# the bound: as many threads, each reading and writing its part of all vectors once, with no order "
                  "between them\n";
@@ -254,6 +264,9 @@ class Bench {
                                                                                             : value.dump()));
     }
     if (point.contains("nccl")) command.push_back("--nccl-algo=" + point["nccl"]["algo"].get<std::string>());
+    if (point["algorithm"] == "auto" && options_.given("tuning")) {
+      command.push_back("--tuning=" + options_.text("tuning"));
+    }
     command.push_back("--seed=" + std::to_string(options_.integer("seed")));
     return command;
   }
@@ -303,6 +316,7 @@ class Bench {
       result.point["threads"] = devices.threads();
       result.point["transport"] = options_.text("transport");
       result.point["topology"] = nullptr;
+      if (result.point["algorithm"] == "auto") result.extra["chosen"] = tuning_->choose(result.point);
       result.command = command_for(result.point);
       schedules_.describe(result, shape);
       contenders.push_back({session.add(result), std::move(result)});
@@ -328,7 +342,7 @@ class Bench {
         contender.busbw_is_link_speed = algo == "ring";
         contender.program = allreduce::prepare_nccl(problem, algo);
       } else {
-        const std::string name = point["algorithm"];
+        const std::string name = bench::algorithm_of(contender.result);
         contender.busbw_is_link_speed = schedules_.busbw_is_link_speed(name);
         contender.program = allreduce::prepare(schedules_.build(name, shape), problem);
       }
@@ -401,9 +415,11 @@ class Bench {
     result.metrics["bound_efficiency"] = nullptr;
   }
 
-  static std::string contender_of(const json& point) {
+  static std::string contender_of(const harness::Result& result) {
+    const json& point = result.point;
     if (point.contains("nccl")) return "nccl " + point["nccl"]["algo"].get<std::string>();
-    std::string name = point["algorithm"];
+    std::string name = bench::algorithm_of(result);
+    if (point["algorithm"] == "auto") name.insert(0, "auto ");
     if (point["direction"] == "push") name.append(" push");
     if (point["fused"] == "on") name.append(" fused");
     return name;
@@ -416,7 +432,7 @@ class Bench {
     const auto dtype = harness::parse_dtype(point["dtype"].get<std::string>());
     columns_.print_row(std::cout,
                        {std::to_string(bytes), std::to_string(bytes / harness::size_of(*dtype)), point["dtype"],
-                        bench::word_of(point["op"]), contender_of(point), point["launch"], point["placement"],
+                        bench::word_of(point["op"]), contender_of(result), point["launch"], point["placement"],
                         point["device"], harness::format_seconds(metric("seconds")),
                         harness::format_bandwidth(metric("algbw")), harness::format_bandwidth(metric("busbw")),
                         harness::format_percent(metric("bound_efficiency")), bench::wrong_of(result)},
@@ -426,6 +442,7 @@ class Bench {
   const harness::Options& options_;
   harness::MeasureSettings settings_;
   bench::Schedules schedules_;
+  std::optional<bench::Tuning> tuning_;
   harness::Table columns_;
   std::vector<json> blocks_, trials_;
   std::optional<bench::Simulated> simulated_ = {};

@@ -25,7 +25,7 @@ std::vector<std::string> names_of(allreduce::Collective collective) {
 
 // Of any collective, each once.
 std::vector<std::string> all_names() {
-  std::vector<std::string> all = {"all"};
+  std::vector<std::string> all = {"all", "auto"};
   for (const auto collective : allreduce::all_collectives) {
     for (const std::string& name : names_of(collective)) {
       if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
@@ -42,7 +42,7 @@ std::vector<harness::Option> schedule_options() {
   return {{.name = "algorithm",
            .kind = harness::Kind::names,
            .default_text = "parameter_server,tree,ring",
-           .help = "which algorithms, or all (the default of collectives other than allreduce)",
+           .help = "which algorithms, or all (the default of other collectives and of --tune); auto: as --tune found",
            .allowed = all_names()},
           {.name = "collective",
            .kind = harness::Kind::choice,
@@ -86,15 +86,18 @@ Schedules::Schedules(const harness::Options& options)
   if (options.has("group")) group_ = static_cast<int>(options.integer("group"));
   if (!is_allreduce && options.has("export")) throw bad_value("export", options.text("export"), "only all-reduces");
   if (file_.empty()) {
-    const bool by_default = !is_allreduce && !options.given("algorithm");
-    names_ = allreduce::select_algorithms(by_default ? std::vector<std::string>{"all"} : options.names("algorithm"),
-                                          collective_);
+    const bool by_default = (!is_allreduce || options.on("tune")) && !options.given("algorithm");
+    std::vector<std::string> wanted = by_default ? std::vector<std::string>{"all"} : options.names("algorithm");
+    chooses_ = std::erase(wanted, "auto") > 0;
+    if (chooses_ && !is_allreduce) throw bad_value("algorithm", "auto", "only all-reduces are tuned");
+    names_ = allreduce::select_algorithms(wanted, collective_);
     for (const std::string& name : names_) {
       if (allreduce::find_algorithm(name, collective_)) continue;
       throw bad_value("algorithm", name,
                       "allowed with --collective=" + options.text("collective") + ": all, " +
                           harness::join(names_of(collective_), ", "));
     }
+    if (chooses_) names_.emplace_back("auto");
     return;
   }
   if (options.given("algorithm")) throw bad_value("schedule", file_, "it takes the place of --algorithm");
@@ -140,6 +143,11 @@ bool Schedules::busbw_is_link_speed(const std::string& name) const {
   return !own_ && allreduce::find_algorithm(name, collective_)->busbw_is_link_speed;
 }
 
+std::string algorithm_of(const harness::Result& result) {
+  const nlohmann::json& named = result.extra.contains("chosen") ? result.extra["chosen"] : result.point;
+  return named["algorithm"].is_null() ? "" : named["algorithm"];
+}
+
 void Schedules::describe(harness::Result& result, const allreduce::Shape& shape) const {
   result.bench = collective_ == allreduce::Collective::allreduce ? "allreduce" : "collective";
   const auto add = [&](const char* option, const nlohmann::json& value) {
@@ -153,13 +161,15 @@ void Schedules::describe(harness::Result& result, const allreduce::Shape& shape)
     add("root", allreduce::has_root(collective_) ? nlohmann::json(root_) : nlohmann::json(nullptr));
   }
   if (own_) return add("schedule", file_);
-  const nlohmann::json& name = result.point["algorithm"];  // null, or unknown here: another library's
-  const auto* row = name.is_string() ? allreduce::find_algorithm(name.get<std::string>(), collective_) : nullptr;
+  const std::string name = algorithm_of(result);
+  const auto* row = allreduce::find_algorithm(name, collective_);  // null: another library's
   if (row && row->grouped) add("group", allreduce::group_of(asked_for(shape)));
 }
 
 void Schedules::write(const std::string& file, const allreduce::Shape& shape) const {
-  if (names_.size() != 1) throw bad_value("export", file, "one --algorithm is written, not several");
+  if (names_.size() != 1 || chooses_) {
+    throw bad_value("export", file, "one --algorithm is written, not several, and not auto");
+  }
   if (shape.placement != allreduce::Placement::in_place) throw bad_value("export", file, "only schedules in place");
   const auto schedule = build(names_[0], shape);
   std::string text;

@@ -16,6 +16,9 @@ namespace bench {
 
 std::vector<harness::Option> schedule_options();
 
+// Which algorithm a row is of: where it asks for auto, what that chose; empty where another library chooses.
+std::string algorithm_of(const harness::Result& result);
+
 class Schedules {
  public:
   // Throws UsageError for a file that is none, or is not proved, and for what the collective does not have.
@@ -23,12 +26,14 @@ class Schedules {
 
   allreduce::Collective collective() const { return collective_; }
   allreduce::Rank root() const { return root_; }
-  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<std::string>& names() const { return names_; }  // "auto" too, which a Tuning makes one of them
+  bool chooses() const { return chooses_; }                         // whether that is among them
   // The values of the axis `op`: null for a collective that reduces nothing.
   const std::vector<nlohmann::json>& ops() const { return ops_; }
 
   // Throws UsageError where the root is no rank, or the file's schedule is for other ranks, pieces or placement.
   void require_fitting(const allreduce::Shape& shape) const;
+  // Of one of the names but auto.
   allreduce::Schedule build(const std::string& name, const allreduce::Shape& shape) const;
   bool busbw_is_link_speed(const std::string& name) const;
   const std::string& file() const { return file_; }  // empty: the catalogue's
@@ -47,6 +52,7 @@ class Schedules {
   std::string file_;
   std::optional<allreduce::Schedule> own_;
   std::vector<std::string> names_;
+  bool chooses_ = false;
   std::vector<nlohmann::json> ops_;
   int group_ = 0;  // as asked for
 };

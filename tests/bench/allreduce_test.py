@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench_allreduce as a user meets it: exact rows, valid files, and one clear line for what cannot be done."""
+import json
 import os
+import pathlib
+import tempfile
 import unittest
 
 from bench_case import BenchCase
@@ -125,6 +128,79 @@ class Collectives(BenchCase):
                 done = self.run_bench("--mode=check", "--bytes=4", *device, *options)
                 self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
                 self.assertIn(options[-1].split("=")[0], done.stderr)
+
+
+class Choice(BenchCase):
+    binary = "bench_allreduce"
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.table = pathlib.Path(folder.name) / "tuning.json"
+        self.tune = [f"--tuning={self.table}", "--tune", "--device=cpu:2"]
+        self.auto = [f"--tuning={self.table}", "--device=cpu:2", "--mode=check"]
+
+    def test_is_the_fastest_of_what_tune_measured(self):
+        rows = self.results(*self.tune, "--bytes=1K,64K", "--iterations=3")
+        self.assertEqual(len(rows), 2 * 12)
+        for bytes_ in (1024, 65536):
+            times = {row["point"]["algorithm"]: row["metrics"]["seconds"] for row in rows
+                     if row["point"]["bytes"] == bytes_}
+            (row,) = self.results(*self.auto, "--algorithm=auto", f"--bytes={bytes_}")
+            self.assertEqual(row["check"], "exact")
+            self.assertEqual(row["chosen"]["algorithm"], min(times, key=times.get))
+            self.assertIn("fastest of 12", row["chosen"]["why"])
+            again = self.results("--mode=check", *row["command"][1:])
+            self.assertEqual(again[0]["chosen"], row["chosen"])
+
+    def test_stands_beside_all_the_others_as_a_row_of_its_own(self):
+        self.results(*self.tune, "--bytes=1K", "--iterations=1")
+        rows = self.results(*self.auto, "--bytes=1K", "--algorithm=auto,all")
+        self.assertEqual([row["point"]["algorithm"] for row in rows].count("auto"), 1)
+        self.assertEqual(len(rows), 13)
+
+    def test_is_made_by_the_row_most_like_the_point(self):
+        self.results(*self.tune, "--bytes=1K", "--iterations=1")
+        table = json.loads(self.table.read_text())
+        (row,) = table["tuned"]
+        table["tuned"] = [dict(row, bytes=1 << 20, algorithm="two_shot"), dict(row, algorithm="one_shot"),
+                          dict(row, bytes=1 << 20, dtype="f64", algorithm="leader"),
+                          dict(row, machine={**row["machine"], "cores": 1000}, algorithm="ring")]
+        self.table.write_text(json.dumps(table))
+        auto = [*self.auto, "--algorithm=auto"]
+        for bytes_, dtype, expected in (("4K", "f32", "one_shot"), ("512K", "f32", "two_shot"), ("1K", "f64", "leader")):
+            (row,) = self.results(*auto, f"--bytes={bytes_}", f"--dtype={dtype}")
+            self.assertEqual(row["chosen"]["algorithm"], expected)
+            self.assertEqual("group" in row["point"], expected == "leader")
+        done = self.run_bench(*auto, "--bytes=4", "--launch=graph")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--tune", done.stderr)
+
+    def test_is_completed_and_renewed_by_what_is_tuned_later(self):
+        for launch, sizes in (("eager", "1K,2K"), ("graph", "1K"), ("eager", "2K,4K")):
+            self.results(*self.tune, f"--bytes={sizes}", f"--launch={launch}", "--iterations=1", "--algorithm=ring")
+        rows = json.loads(self.table.read_text())["tuned"]
+        self.assertEqual(sorted((row["launch"], row["bytes"]) for row in rows),
+                         [("eager", 1024), ("eager", 2048), ("eager", 4096), ("graph", 1024)])
+
+    def test_needs_a_table(self):
+        for text, says in ((None, "no such file"), ("[]", "no table"), ('{"tuned": [{}]}', "no table")):
+            if text:
+                self.table.write_text(text)
+            done = self.run_bench(*self.auto, "--algorithm=auto", "--bytes=4")
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1))
+            self.assertIn(says, done.stderr)
+
+    def test_refuses_what_it_cannot_do(self):
+        tuning = f"--tuning={self.table}"
+        for options in (["--mode=check", "--tune", tuning], ["--collective=reduce", "--tune", tuning],
+                        ["--tune", tuning, "--group=2"], [tuning], ["--collective=reduce", "--algorithm=auto"],
+                        ["--engine=nccl", "--algorithm=auto"], ["--engine=nccl", "--tune", tuning]):
+            with self.subTest(options):
+                done = self.run_bench("--bytes=4", "--device=cpu:2", *options)
+                self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+                self.assertRegex(done.stderr, "--(tune|tuning|algorithm|group)=")
+                self.assertFalse(self.table.exists())
 
 
 class BadInput(BenchCase):

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/tuning.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <span>
+#include <tuple>
+
+#include "allreduce/algorithms.hpp"
+#include "bench/main.hpp"
+#include "harness/file.hpp"
+#include "harness/machine.hpp"
+#include "harness/report.hpp"
+#include "harness/text.hpp"
+
+namespace bench {
+
+namespace {
+
+using harness::Kind;
+using nlohmann::json;
+
+constexpr const char* must_be_equal[] = {"device", "launch", "transport"};
+constexpr const char* better_equal[] = {"direction", "fused", "dtype", "op", "placement", "pieces"};
+
+std::filesystem::path default_file() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::filesystem::path(value == nullptr ? "" : value);
+  };
+  const auto cache = variable("XDG_CACHE_HOME");
+  return (cache.empty() ? variable("HOME") / ".cache" : cache) / "ringmark" / "tuning.json";
+}
+
+// What of a machine makes times differ.
+json key_of(const json& machine) {
+  json key = {
+      {"cpu", machine["cpu"].value("model", "unknown")}, {"cores", harness::usable_cores()}, {"gpus", json::array()}};
+  for (const json& device : machine["devices"]) key["gpus"].push_back(device.value("model", "unknown"));
+  return key;
+}
+
+int differences(const json& a, const json& b, std::span<const char* const> axes) {
+  return static_cast<int>(
+      std::count_if(axes.begin(), axes.end(), [&](const char* axis) { return a.at(axis) != b.at(axis); }));
+}
+
+bool same_size(const json& a, const json& b) {
+  return a.at("machine") == b.at("machine") && a.at("bytes") == b.at("bytes") &&
+         differences(a, b, must_be_equal) == 0 && differences(a, b, better_equal) == 0;
+}
+
+bool is_row(const json& row) {
+  return same_size(row, row) && row.at("bytes").is_number_unsigned() &&
+         allreduce::find_algorithm(row.at("algorithm").get<std::string>()) && row.at("seconds").is_number() &&
+         row.at("contenders").is_number_unsigned() && row.at("measured").is_string();
+}
+
+double distance(std::size_t a, std::size_t b) {
+  return std::abs(std::log2(1.0 + static_cast<double>(a)) - std::log2(1.0 + static_cast<double>(b)));
+}
+
+}  // namespace
+
+std::vector<harness::Option> tuning_options() {
+  return {{.name = "tune",
+           .kind = Kind::flag,
+           .help = "time all algorithms, and keep which are fastest for --algorithm=auto"},
+          {.name = "tuning",
+           .kind = Kind::text,
+           .help = "file of that table; by default ringmark/tuning.json in $XDG_CACHE_HOME or ~/.cache"}};
+}
+
+Tuning::Tuning(const harness::Options& options)
+    : file_(options.given("tuning") ? std::filesystem::path(options.text("tuning")) : default_file()) {
+  const harness::RunInfo run = harness::describe_run({}, 0, false);
+  now_ = run.started;
+  machine_ = key_of(run.machine);
+  if (options.on("tune")) {
+    std::error_code error;  // writable() says what is wrong
+    if (!options.given("tuning")) std::filesystem::create_directories(file_.parent_path(), error);
+    file_ = harness::writable("tuning", file_.string());
+  }
+  std::ifstream in(file_);
+  if (!in) {
+    if (!options.given("tuning") || options.on("tune")) return;
+    throw harness::bad_value("tuning", file_.string(), "there is no such file");
+  }
+  try {
+    rows_ = json::parse(in).at("tuned").get<std::vector<json>>();
+    if (!std::all_of(rows_.begin(), rows_.end(), is_row)) throw harness::Error("a row is not complete");
+  } catch (const std::exception&) {
+    throw harness::bad_value("tuning", file_.string(), "it is no table of bench_allreduce --tune");
+  }
+}
+
+void Tuning::keep(const std::vector<harness::Result>& timed) const {
+  std::vector<json> rows;
+  const auto of_same_size = [&](const json& row) {
+    return std::find_if(rows.begin(), rows.end(), [&](const json& other) { return same_size(row, other); });
+  };
+  for (const harness::Result& result : timed) {
+    const json& point = result.point;
+    const bool counts =
+        result.status == harness::Status::ok && point["engine"] == "streams" && point["algorithm"] != "auto";
+    if (!counts) continue;
+    json row = {{"machine", machine_}, {"bytes", point["bytes"]}, {"algorithm", point["algorithm"]},
+                {"contenders", 1U},    {"measured", now_},        {"seconds", result.metrics["seconds"]}};
+    for (const char* axis : must_be_equal) row[axis] = point[axis];
+    for (const char* axis : better_equal) row[axis] = point[axis];
+    const auto known = of_same_size(row);
+    if (known == rows.end()) {
+      rows.push_back(row);
+      continue;
+    }
+    const unsigned contenders = known->at("contenders").get<unsigned>() + 1;
+    if (row["seconds"] < known->at("seconds")) *known = row;
+    (*known)["contenders"] = contenders;
+  }
+  const std::size_t fresh = rows.size();
+  for (const json& old : rows_) {
+    if (of_same_size(old) == rows.end()) rows.push_back(old);
+  }
+  std::string text = "{\"tuned\": [";
+  for (const json& row : rows) text.append(&row == rows.data() ? "\n" : ",\n").append(row.dump());
+  harness::replace_file(file_, text + "\n]}\n");
+  std::cout << "# " << file_.string() << ": the fastest for " << fresh << " points, which --algorithm=auto takes\n";
+}
+
+json Tuning::choose(const json& point) const {
+  const auto cost = [&](const json& row) {
+    return std::tuple(differences(row, point, better_equal), distance(row["bytes"], point.at("bytes")));
+  };
+  const json* best = nullptr;
+  for (const json& row : rows_) {
+    if (row["machine"] != machine_ || differences(row, point, must_be_equal) > 0) continue;
+    if (best == nullptr || cost(row) < cost(*best)) best = &row;
+  }
+  if (best == nullptr) {
+    throw harness::bad_value("algorithm", "auto",
+                             "of " + point.at("device").get<std::string>() + " with --launch=" +
+                                 point.at("launch").get<std::string>() + " nothing is known: --tune there first");
+  }
+  const json& row = *best;
+  std::string why = "fastest of " + row["contenders"].dump() + " at " + harness::format_bytes(row["bytes"]);
+  for (const char* axis : better_equal) {
+    if (row[axis] != point.at(axis)) why.append(", with ").append(axis).append(" ").append(word_of(row[axis]));
+  }
+  return {{"algorithm", row["algorithm"]}, {"why", why.append(", measured ").append(row["measured"])}};
+}
+
+std::optional<Tuning> make_tuning(const harness::Options& options, const Schedules& schedules) {
+  const auto engines = options.names("engine");
+  const bool streams = std::find(engines.begin(), engines.end(), "streams") != engines.end();
+  const bool simulated = std::find(engines.begin(), engines.end(), "simulated") != engines.end();
+  if (schedules.chooses() && (!streams || simulated)) {
+    throw harness::bad_value("algorithm", "auto", "it is of --engine=streams, and not simulated");
+  }
+  if (options.on("tune")) {
+    const bool timed = streams && schedules.collective() == allreduce::Collective::allreduce &&
+                       schedules.file().empty() && options.text("mode") == "time";
+    if (!timed) throw harness::bad_value("tune", "on", "it times the all-reduces of --engine=streams");
+    if (options.has("group")) throw harness::bad_value("group", options.text("group"), "--tune takes the default");
+  } else if (!schedules.chooses()) {
+    if (!options.given("tuning")) return std::nullopt;
+    throw harness::bad_value("tuning", options.text("tuning"), "only --tune and --algorithm=auto take it");
+  }
+  return Tuning(options);
+}
+
+}  // namespace bench
