@@ -141,8 +141,12 @@ models::Slice Replicas::backward(int layer) {
 }
 
 void Replicas::update(const models::Sgd& how) {
+  update(how, [this](int) { return models::Slice{0, size()}; });
+}
+
+void Replicas::update(const models::Sgd& how, const std::function<models::Slice(int rank)>& part) {
   for (int rank = 0; rank < ranks(); ++rank) {
-    compute(rank, [&] { model(rank).step(how); });
+    compute(rank, [&] { model(rank).step(how, part(rank)); });
   }
 }
 

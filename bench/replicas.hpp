@@ -65,6 +65,8 @@ class Replicas {
   void backward(const std::function<void(models::Slice)>& filled = {});
   models::Slice backward(int layer);
   void update(const models::Sgd& how);
+  // Of each rank, only this part.
+  void update(const models::Sgd& how, const std::function<models::Slice(int rank)>& part);
 
   // Waits for all replicas.
   void sync() const;

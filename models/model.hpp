@@ -93,6 +93,8 @@ class Model {
   std::size_t size() const { return size_; }  // elements of an arena of parameters or gradients
   // Running statistics of all batch norms, one after the other; empty where there are none.
   std::span<float> statistics() const { return {statistic_arena_, statistic_count_}; }
+  // As the parameters lie; empty where the replica has no memory for it.
+  std::span<float> momentum() const { return {momentum_arena_, momentum_arena_ ? size_ : 0}; }
   // All that training changes: parameters, statistics, and momentum where the replica has it.
   std::vector<StateTensor> state() const;
   harness::Stream& stream() const { return stream_; }

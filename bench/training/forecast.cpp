@@ -129,9 +129,13 @@ class Forecast {
       if (options.given(name)) throw harness::bad_value(name, options.text(name), "a forecast trains nothing");
     }
     for (const auto& name : options.names("strategy")) {
-      if (!find_strategy(name).reduces) {
-        throw harness::bad_value("strategy", name, "the forecast knows those that reduce by an algorithm");
+      if (find_strategy(name).collective != allreduce::Collective::allreduce) {
+        throw harness::bad_value("strategy", name, "the forecast knows those that all-reduce by an algorithm");
       }
+    }
+    for (const auto& name : allreduce::select_algorithms(options.names("algorithm"))) {
+      if (allreduce::find_algorithm(name)) continue;
+      throw harness::bad_value("algorithm", name, "it is no all-reduce, and the forecast knows nothing else");
     }
     for (const auto& model : options.names("model")) profiles_[model] = read_profiles(options.text("profile"), model);
     for (const auto& name : options.names("topology")) {
@@ -192,7 +196,6 @@ class Forecast {
                                             {"algorithm", values(algorithms)},
                                             {"overlap", values(options_.names("overlap"))}})) {
       const StrategyRow& strategy = find_strategy(way["strategy"].get<std::string>());
-      if (!strategy.reduces) continue;
       if (ranks == 1 && way["algorithm"] != algorithms[0]) continue;
       if (!strategy.buckets && way["overlap"] != options_.names("overlap")[0]) continue;
       const auto schedule = allreduce::find_algorithm(way["algorithm"].get<std::string>())->build({ranks});

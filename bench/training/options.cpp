@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/training/options.hpp"
 
+#include <algorithm>
+
 #include "allreduce/algorithms.hpp"
 #include "bench/training/forecast.hpp"
 #include "bench/training/strategy.hpp"
@@ -12,7 +14,11 @@ using harness::Kind;
 std::vector<harness::Option> training_options() {
   auto options = harness::common_options();
   std::vector<std::string> algorithms = {"all"};
-  for (const auto& row : allreduce::algorithms()) algorithms.emplace_back(row.name);
+  for (const auto collective : {allreduce::Collective::allreduce, allreduce::Collective::reduce_scatter}) {
+    for (const auto& row : allreduce::algorithms(collective)) {
+      if (std::ranges::find(algorithms, row.name) == algorithms.end()) algorithms.emplace_back(row.name);
+    }
+  }
   std::vector<std::string> models;
   for (const auto& row : models::catalogue()) models.emplace_back(row.name);
   std::vector<std::string> names;
@@ -31,7 +37,7 @@ std::vector<harness::Option> training_options() {
       {.name = "algorithm",
        .kind = Kind::names,
        .default_text = "ring",
-       .help = "which all-reduce, or all",
+       .help = "which all-reduce, or reduce-scatter and all-gather of the strategy sharded; or all",
        .allowed = algorithms},
       {.name = "launch",
        .kind = Kind::choice,

@@ -16,7 +16,7 @@ std::size_t bytes_crossing(const allreduce::Schedule& schedule, std::size_t coun
   for (const allreduce::Op& op : schedule.ops) {
     if (op.from.rank == op.to.rank) continue;
     const int first = op.from.space == allreduce::Space::scratch ? op.to.first : op.from.first;
-    const auto border = [&](int chunk) { return allreduce::boundary(count, schedule.chunks, chunk, element_bytes); };
+    const auto border = [&](int chunk) { return allreduce::boundary(schedule, count, chunk, element_bytes); };
     elements += border(first + op.from.count) - border(first);
   }
   return elements * element_bytes;
@@ -24,31 +24,32 @@ std::size_t bytes_crossing(const allreduce::Schedule& schedule, std::size_t coun
 
 }  // namespace
 
-Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slices, const StrategySettings& settings)
+Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slices, const StrategySettings& settings,
+                       allreduce::Collective collective)
     : replicas_(replicas), slices_(std::move(slices)) {
-  const auto* algorithm = allreduce::find_algorithm(settings.algorithm);
+  const auto* algorithm = allreduce::find_algorithm(settings.algorithm, collective);
   if (!algorithm) throw harness::Error("there is no algorithm " + settings.algorithm);
+  const bool gathers = collective == allreduce::Collective::all_gather;
+  const harness::Dtype dtype = gathers ? harness::Dtype::f32 : settings.grad_dtype;
   if (replicas.ranks() == 1) return;
   const allreduce::Schedule schedule = algorithm->build({replicas.ranks()});
-  const std::size_t element_bytes = harness::size_of(settings.grad_dtype);
-  if (settings.grad_dtype != harness::Dtype::f32) {
+  const std::size_t element_bytes = harness::size_of(dtype);
+  if (dtype != harness::Dtype::f32) {
     for (int rank = 0; rank < replicas.ranks(); ++rank) {
       narrow_.push_back(replicas.devices()[rank].allocate(replicas.size() * element_bytes));
     }
   }
   for (const models::Slice& slice : slices_) {
-    std::vector<std::byte*> gradients;
+    std::vector<std::byte*> vectors;
     for (int rank = 0; rank < replicas.ranks(); ++rank) {
-      auto* arena =
-          narrow_.empty() ? reinterpret_cast<std::byte*>(replicas.model(rank).gradients()) : narrow_[rank].data();
-      gradients.push_back(arena + slice.offset * element_bytes);
+      const models::Model& model = replicas.model(rank);
+      auto* arena = narrow_.empty() ? reinterpret_cast<std::byte*>(gathers ? model.parameters() : model.gradients())
+                                    : narrow_[rank].data();
+      vectors.push_back(arena + slice.offset * element_bytes);
     }
-    programs_.push_back(allreduce::prepare(schedule, {&replicas.devices(),
-                                                      slice.count,
-                                                      settings.grad_dtype,
-                                                      harness::Op::sum,
-                                                      settings.launch,
-                                                      {{std::move(gradients)}}}));
+    programs_.push_back(allreduce::prepare(
+        schedule,
+        {&replicas.devices(), slice.count, dtype, harness::Op::sum, settings.launch, {{std::move(vectors)}}}));
     bytes_moved_ += bytes_crossing(schedule, slice.count, element_bytes);
   }
 }

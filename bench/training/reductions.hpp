@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The all-reduces of a step over slices of the replicas' gradients, each prepared once and run by a schedule that the
-// algorithm of the point gives. On one device there are none to run.
+// algorithm of the point gives; or another collective in their place. On one device there are none to run.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,10 @@ struct Watched {
 
 class Reductions {
  public:
-  // The slices are in the order in which backward fills them. Throws harness::Error for an algorithm that is not there.
-  Reductions(const Replicas& replicas, std::vector<models::Slice> slices, const StrategySettings& settings);
+  // The slices are in the order in which backward fills them. An all_gather is of the parameters instead. Throws
+  // harness::Error for an algorithm that is not there.
+  Reductions(const Replicas& replicas, std::vector<models::Slice> slices, const StrategySettings& settings,
+             allreduce::Collective collective = allreduce::Collective::allreduce);
 
   // Starts those that lie wholly in what backward has filled up to the end of this slice.
   void start(models::Slice filled);

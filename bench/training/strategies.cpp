@@ -9,11 +9,15 @@ namespace bench {
 
 namespace {
 
+using allreduce::Collective;
+
 constexpr std::array rows = {
-    StrategyRow{"scratch", "one all-reduce a parameter, after backward", make_scratch, true, false},
-    StrategyRow{"data_parallel", "all through device 0, which alone has loss and update", make_data_parallel, false,
-                false},
-    StrategyRow{"distributed", "buckets, while backward goes on", make_distributed, true, true}};
+    StrategyRow{"scratch", "one all-reduce a parameter, after backward", make_scratch, Collective::allreduce, false},
+    StrategyRow{
+        "data_parallel", "all through device 0, which alone has loss and update", make_data_parallel, {}, false},
+    StrategyRow{"distributed", "buckets, while backward goes on", make_distributed, Collective::allreduce, true},
+    StrategyRow{"sharded", "each device updates its slice of the parameters", make_sharded, Collective::reduce_scatter,
+                false}};
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,12 +68,15 @@ class Strategy {
 std::unique_ptr<Strategy> make_scratch(Replicas& replicas, const StrategySettings& settings);
 std::unique_ptr<Strategy> make_data_parallel(Replicas& replicas, const StrategySettings& settings);
 std::unique_ptr<Strategy> make_distributed(Replicas& replicas, const StrategySettings& settings);
+std::unique_ptr<Strategy> make_sharded(Replicas& replicas, const StrategySettings& settings);
 
 struct StrategyRow {
   std::string_view name;
   std::string_view summary;
   std::unique_ptr<Strategy> (*make)(Replicas&, const StrategySettings&);
-  bool reduces;  // by an all-reduce algorithm; only then can gradients be accumulated, or sent as another type
+  // What it reduces gradients by, with any of the catalogue's algorithms; only then can they be accumulated, or sent as
+  // another type.
+  std::optional<allreduce::Collective> collective;
   bool buckets;  // in buckets, which can overlap the backward pass
 };
 

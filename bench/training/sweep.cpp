@@ -2,6 +2,7 @@
 #include "bench/training/sweep.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "allreduce/algorithms.hpp"
 #include "bench/main.hpp"
@@ -46,12 +47,39 @@ void Sweep::require_sense() const {
     throw harness::bad_value("data", options_.text("data"), name + " reads no images; it learns from: synthetic");
   }
   for (const auto& name : options_.names("strategy")) {
-    if (find_strategy(name).reduces) continue;
+    if (find_strategy(name).collective) continue;
     for (const char* option : {"accumulate", "grad-dtype"}) {
       if (!options_.given(option)) continue;
-      throw harness::bad_value(option, options_.text(option), "strategy " + name + " does no all-reduce");
+      throw harness::bad_value(option, options_.text(option), "strategy " + name + " reduces by no algorithm");
     }
   }
+  require_algorithms();
+}
+
+void Sweep::require_algorithms() const {
+  std::set<std::string> taken = {"all"};
+  for (const auto& name : options_.names("strategy")) {
+    const StrategyRow& strategy = find_strategy(name);
+    if (!strategy.collective) continue;
+    const auto found = algorithms_of(strategy);
+    taken.insert(found.begin(), found.end());
+    if (!found.empty()) continue;
+    std::string known;
+    for (const auto& row : allreduce::algorithms(*strategy.collective)) known.append(" ").append(row.name);
+    throw harness::bad_value("algorithm", options_.text("algorithm"), "strategy " + name + " has:" + known);
+  }
+  if (taken.size() == 1) return;  // no strategy takes any
+  for (const auto& name : options_.names("algorithm")) {
+    if (taken.contains(name)) continue;
+    throw harness::bad_value("algorithm", options_.text("algorithm"), "no strategy of these takes " + name);
+  }
+}
+
+std::vector<std::string> Sweep::algorithms_of(const StrategyRow& strategy) const {
+  if (!strategy.collective) return {};
+  auto names = allreduce::select_algorithms(options_.names("algorithm"), *strategy.collective);
+  std::erase_if(names, [&](const auto& name) { return !allreduce::find_algorithm(name, *strategy.collective); });
+  return names;
 }
 
 void Sweep::require_devices(const std::vector<std::string>& devices) const {
@@ -72,18 +100,17 @@ void Sweep::require_devices(const std::vector<std::string>& devices) const {
 
 std::vector<json> Sweep::points_of(const json& block) const {
   const bool alone = ranks_of(options_, block["device"]) == 1;
-  const auto algorithms = allreduce::select_algorithms(options_.names("algorithm"));
+  const auto or_null = [](std::vector<json> values) { return values.empty() ? std::vector<json>{nullptr} : values; };
   std::vector<json> points;
-  for (json point : harness::points({{"strategy", values(options_.names("strategy"))},
-                                     {"algorithm", values(algorithms)},
-                                     {"overlap", values(options_.names("overlap"))}})) {
-    const auto& strategy = find_strategy(point["strategy"].get<std::string>());
-    if ((alone || !strategy.reduces) && point["algorithm"] != algorithms[0]) continue;
-    if (!strategy.buckets && point["overlap"] != options_.names("overlap")[0]) continue;
-    if (!strategy.reduces) point["algorithm"] = nullptr;
-    if (!strategy.buckets) point["overlap"] = nullptr;
-    point.update(block);
-    points.push_back(point);
+  for (const auto& name : options_.names("strategy")) {
+    const StrategyRow& strategy = find_strategy(name);
+    auto algorithms = or_null(values(algorithms_of(strategy)));
+    if (alone) algorithms.resize(1);
+    const auto overlaps = strategy.buckets ? values(options_.names("overlap")) : std::vector<json>{nullptr};
+    for (json& point : harness::points({{"strategy", {name}}, {"algorithm", algorithms}, {"overlap", overlaps}})) {
+      point.update(block);
+      points.push_back(std::move(point));
+    }
   }
   return points;
 }

@@ -19,7 +19,7 @@ TrainingTable::TrainingTable(const std::vector<json>& points)
                 {.title = "device", .left = true, .width = 7},
                 {.title = "math", .left = true, .width = 8},
                 {.title = "strategy", .left = true, .width = 13},
-                {.title = "algorithm", .left = true, .width = 16},
+                {.title = "algorithm", .left = true, .width = 18},
                 {.title = "overlap", .left = true, .width = 7},
                 {.title = "batch", .width = 6},
                 {.title = "step", .width = 9},

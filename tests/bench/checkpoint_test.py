@@ -58,6 +58,7 @@ class Checkpoints(BenchCase):
     def test_in_the_middle_of_an_epoch_every_bit_is_kept(self):
         for options in (["--model=lenet", "--batch=9", "--device=cpu:2", "--strategy=data_parallel"],
                         ["--model=lenet", "--batch=9", "--device=cpu:3", "--strategy=distributed"],
+                        ["--model=lenet", "--batch=9", "--device=cpu:3", "--strategy=sharded"],
                         ["--model=resnet18", "--batch=2", "--device=cpu:1", "--strategy=scratch"]):
             with self.subTest(options):
                 whole, parts = self.folder / "whole", self.folder / "parts"

@@ -82,13 +82,15 @@ class Forecast(BenchCase):
                  ["--engine=simulated", "--topology=ring:2", profile, "--device=cpu:2"],
                  ["--engine=simulated", "--topology=ring:2", profile, "--price=-1"],
                  ["--engine=simulated", "--topology=ring:2", profile, "--strategy=data_parallel"],
+                 ["--engine=simulated", "--topology=ring:2", profile, "--strategy=sharded"],
+                 ["--engine=simulated", "--topology=ring:2", profile, "--algorithm=direct"],
                  ["--engine=magic"], ["--topology=ring:2"], [profile], ["--price=1"]]
         for options in cases:
             with self.subTest(options):
                 done = self.run_bench(*options)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-                self.assertRegex(done.stderr, "--(topology|profile|device|price|engine|strategy)")
+                self.assertRegex(done.stderr, "--(topology|profile|device|price|engine|strategy|algorithm)")
 
 
 if __name__ == "__main__":

@@ -13,11 +13,13 @@ class Training(BenchCase):
 
     def test_devices_strategies_and_algorithms_train_alike(self):
         rows = self.results(*QUICK, "--device=cpu:1,cpu:2,cpu:3", "--scaling=strong", "--algorithm=all",
-                            "--strategy=scratch,data_parallel,distributed", "--bucket=64K", "--overlap=on,off")
-        # Data parallel takes no algorithm; on one device one stands for all.
-        algorithms = len({row["point"]["algorithm"] for row in rows} - {None})
+                            "--strategy=scratch,data_parallel,distributed,sharded", "--bucket=64K", "--overlap=on,off")
+        # Data parallel takes no algorithm, sharded those of other collectives; on one device one stands for all.
+        algorithms, of_sharded = (len({row["point"]["algorithm"] for row in rows if row["point"]["strategy"] == strategy
+                                       and row["point"]["ranks"] > 1}) for strategy in ("scratch", "sharded"))
         self.assertGreaterEqual(algorithms, 3)
-        self.assertEqual(len(rows), (1 + 1 + 2) + 2 * (algorithms + 1 + 2 * algorithms))
+        self.assertEqual(of_sharded, 3)
+        self.assertEqual(len(rows), (1 + 1 + 2 + 1) + 2 * (algorithms + 1 + 2 * algorithms + of_sharded))
         for row in rows:
             self.assertEqual(len(row["losses"]), 3)
             for loss, first in zip(row["losses"], rows[0]["losses"]):
@@ -104,6 +106,16 @@ class Training(BenchCase):
         self.assertAlmostEqual(accuracies[0], accuracies[1], delta=0.003)
         self.assertGreater(accuracies[0], 0)
 
+    def test_the_update_is_shared_out_for_the_bytes_of_an_all_reduce(self):
+        rows = self.results(*QUICK, "--device=cpu:2,cpu:3", "--strategy=distributed,sharded", "--momentum=0.9",
+                            "--lr=0.01")
+        for whole, sharded in (rows[:2], rows[2:]):
+            self.assertEqual(sharded["metrics"]["bytes_moved"], whole["metrics"]["bytes_moved"])
+            self.assertEqual(set(sharded["phases"]), {"forward", "backward", "reduce_scatter", "update", "all_gather"})
+        # A sum of two numbers has one order only.
+        self.assertEqual(rows[1]["losses"], rows[0]["losses"])
+        self.assertEqual(rows[1]["checksums"], rows[0]["checksums"])
+
     def test_micro_batches_change_nothing(self):
         options = [*QUICK, "--device=cpu:2"]
         whole, parts = (self.results(*options, f"--accumulate={parts}") for parts in (1, 3))
@@ -114,7 +126,7 @@ class Training(BenchCase):
             self.assertIn("accumulate", other["phases"])
 
     def test_momentum_and_weight_decay_change_training_alike_on_any_devices(self):
-        options = [*QUICK, "--scaling=strong", "--strategy=data_parallel,distributed", "--lr=0.01"]
+        options = [*QUICK, "--scaling=strong", "--strategy=data_parallel,distributed,sharded", "--lr=0.01"]
         plain = self.results(*options, "--device=cpu:1")
         other = self.results(*options, "--device=cpu:1,cpu:3", "--momentum=0.9", "--weight-decay=0.01")
         self.assertNotEqual(plain[0]["losses"], other[0]["losses"])
@@ -188,6 +200,11 @@ class Training(BenchCase):
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertEqual(self.run_bench("--steps=2", "--epochs=2").returncode, 2)
         self.assertEqual(self.run_bench("--strategy=data_parallel", "--accumulate=2").returncode, 2)
+        for strategies, algorithms in (("sharded", "tree"), ("scratch", "direct"), ("scratch,sharded", "tree"),
+                                       ("scratch,distributed", "ring,direct")):
+            done = self.run_bench(f"--strategy={strategies}", f"--algorithm={algorithms}")
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1))
+            self.assertIn("--algorithm=", done.stderr)
 
 
 if __name__ == "__main__":
