@@ -217,9 +217,9 @@ std::vector<std::string> topology_names() {
 
 Topology topology_from_json(const json& text, const std::string& name, int hosts, const Constants& constants) {
   try {
-    static const std::set<std::string> fields = {"about",    "sources", "gpus",  "generation", "memory",
-                                                 "host",     "reach",   "links", "classes",    "in_switch_reduction",
-                                                 "gpudirect"};
+    static const std::set<std::string> fields = {"about",     "sources", "gpus",  "generation", "memory",
+                                                 "host",      "reach",   "links", "classes",    "in_switch_reduction",
+                                                 "gpudirect", "measured"};
     for (const auto& [field, _] : text.items()) {
       if (!fields.contains(field)) throw UsageError("field '" + field + "' is unknown");
     }

@@ -52,6 +52,9 @@ class Links(BenchCase):
             for row in rows:
                 ends = tuple("gpu" + row["point"][end].rsplit(" ", 1)[1] for end in ("from", "to"))
                 self.assertAlmostEqual(rates[ends] / row["metrics"]["bandwidth"], 1, delta=1e-6)
+            self.binary = "bench_allreduce"
+            (row,) = self.results("--engine=simulated", f"--topology={path}", "--algorithm=ring", "--bytes=1M")
+            self.assertEqual((row["point"]["ranks"], row["nature"]), (3, "simulated"))
 
     def test_bad_options_are_one_line_and_exit_2(self):
         for option in ("--bytes=4", "--bytes=0,4", "--bytes=4,0", "--bytes=1,2,3", "--device=cpu:0", "--algorithm=ring",
