@@ -315,7 +315,9 @@ def main(arguments):
             continue
         if one.least > math.log1p(options.fail_if_slower):
             said = f"the machine was too restless to tell {units.percent(options.fail_if_slower)}"
-            print(f"plots.compare: {load.one_line(one.title)}: {said}, only above {share_of(one.least)}", file=sys.stderr)
+            print(
+                f"plots.compare: {load.one_line(one.title)}: {said}, only above {share_of(one.least)}", file=sys.stderr
+            )
         slower = [pair for pair in one.pairs if pair.verdict == SLOWER and pair.ratio > 1 + options.fail_if_slower]
         failed = [pair for pair in one.pairs if pair.verdict == FAILED]
         for pair in slower + failed:

@@ -167,6 +167,12 @@ def written(texts, most=240):
     if len(cells) > most:
         return []
     return [
-        {"x": x, "y": y, "text": figure_text(text).replace("\n", "<br>"), "showarrow": False, "font": {"size": 11, "color": "#14171b"}}
+        {
+            "x": x,
+            "y": y,
+            "text": figure_text(text).replace("\n", "<br>"),
+            "showarrow": False,
+            "font": {"size": 11, "color": "#14171b"},
+        }
         for x, y, text in cells
     ]

@@ -98,7 +98,7 @@ def stacked(axes, title, bars):
 def pictures(runs):
     """(file name, what draws it on its axes, inches of height)"""
     for metric, label, show in (("busbw", "bus bandwidth", units.bandwidth), ("seconds", "time", units.seconds)):
-        for panel in series.allreduce(runs, metric):
+        for panel in series.over_bytes(runs, metric):
             if any(one.points for one in panel.series):
                 name = f"allreduce {'bandwidth' if metric == 'busbw' else 'time'} {panel.title}"
                 yield name, lambda axes, p=panel, l=label, s=show: over_bytes(axes, p, l, s), 4.5

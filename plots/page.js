@@ -24,22 +24,27 @@ function folded(name) {
   }
   return lines.join('<br>');
 }
-function fitted({data, layout}) {
+// Room for a long legend is added, not taken from the picture.
+function legendHeight({data, layout}, width) {
+  const names = layout.showlegend === false ? [] :
+    data.filter(({name, showlegend}) => name !== undefined && showlegend !== false).map(({name}) => name);
+  const columns = Math.max(1, Math.floor((width - 60) / (50 + 7 * Math.max(...names.map(name => name.length)))));
+  return 19 * Math.max(0, Math.ceil(names.length / columns) - 2);
+}
+function fitted({data, layout}, width) {
+  layout = {...layout, height: layout.height + legendHeight({data, layout}, width)};
   if (innerWidth > 640 || printing) return {data, layout};
-  const named = data.filter(({name, showlegend}) => name !== undefined && showlegend !== false).length;
-  const legend = layout.showlegend === false ? 0 : 19 * Math.max(0, named - 2);  // one below the other
-  const annotations = layout.annotations?.map(one => ({...one, font: {...one.font, size: 8},
+  layout.annotations = layout.annotations?.map(one => ({...one, font: {...one.font, size: 8},
     textangle: /[a-z]/i.test(one.text) ? -90 : 0}));
-  if (!layout.yaxis.ticktext || !layout.yaxis.automargin)
-    return {data, layout: {...layout, annotations, height: layout.height + legend}};
+  if (!layout.yaxis.ticktext || !layout.yaxis.automargin) return {data, layout};
   const small = 10, lines = layout.yaxis.ticktext.map(folded);
   const most = Math.max(...lines.map(line => line.split('<br>').length));
   return {data: data.map(trace => trace.type === 'heatmap' ? {...trace, showscale: false} : trace),
-    layout: {...layout, annotations, height: legend + Math.max(layout.height, 130 + lines.length * most * 1.5 * small),
+    layout: {...layout, height: Math.max(layout.height, 130 + lines.length * most * 1.5 * small),
       yaxis: {...layout.yaxis, ticktext: lines, tickfont: {size: small}}}};
 }
 function draw(place) {
-  const {data, layout: given} = fitted(figures[Number(place.dataset.figure)]);
+  const {data, layout: given} = fitted(figures[Number(place.dataset.figure)], place.clientWidth);
   const ink = colour('ink'), rule = colour('rule');
   const axis = more => ({gridcolor: rule, linecolor: rule, zerolinecolor: rule, automargin: true, ...more});
   const layout = {showlegend: true, ...given,

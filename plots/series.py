@@ -13,6 +13,7 @@ TELLING = (
     "model",
     "strategy",
     "engine",
+    "root",
     "algorithm",
     "device",
     "threads",
@@ -154,21 +155,23 @@ def of_bandwidth(name):
     return read
 
 
-ALLREDUCE = {"seconds": of_time, "algbw": of_bandwidth("algbw"), "busbw": of_bandwidth("busbw")}
+METRICS = {"seconds": of_time, "algbw": of_bandwidth("algbw"), "busbw": of_bandwidth("busbw")}
 
 
-def allreduce(runs, metric):
-    """Panels of one metric over bytes, one for each rank count, dtype, op and placement. 0 bytes has no place on a
-    logarithmic axis and is in the table only."""
-    good = [row for row in rows(runs, "allreduce") if row.ok and row.of_point("bytes") and row.metric("seconds")]
+def over_bytes(runs, metric, bench="allreduce"):
+    """Panels of one metric over bytes, one for each collective, rank count, dtype, op and placement. 0 bytes has no place
+    on a logarithmic axis and is in the table only."""
+    good = [row for row in rows(runs, bench) if row.ok and row.of_point("bytes") and row.metric("seconds")]
     panels = []
-    for key, group in sorted(grouped(good, shape_of).items(), key=lambda item: (item[0][0] == 1, item[0])):
-        series = lines(group, lambda row: row.of_point("bytes"), ALLREDUCE[metric], ("bytes", "ranks"))
+    shapes = grouped(good, lambda row: (row.text("collective").replace("_", "-"), *shape_of(row)))
+    for (collective, ranks, *words), group in sorted(shapes.items(), key=lambda item: (item[0][1] == 1, item[0])):
+        series = lines(group, lambda row: row.of_point("bytes"), METRICS[metric], ("bytes", "ranks"))
         series += bounds(group, metric)
         note = not_link_speed(group) if metric == "busbw" else ""
         if any(row.oversubscribed for row in group):
             note = (note + " Some of these ranks share cores or a GPU (oversubscribed).").strip()
-        panels.append(Panel(" · ".join([units.counted(key[0], "rank"), *filter(None, key[1:])]), series, note))
+        title = " · ".join(filter(None, [collective, units.counted(ranks, "rank"), *words]))
+        panels.append(Panel(title, series, note))
     return panels
 
 
@@ -178,7 +181,8 @@ def bounds(group, metric):
     for row in group:
         seconds, size = row.metric("bound_seconds"), row.of_point("bytes")
         if seconds and row.ranks > 1:
-            bus = 2 * (row.ranks - 1) / row.ranks if metric == "busbw" else 1
+            algbw, busbw = row.metric("algbw"), row.metric("busbw")
+            bus = busbw / algbw if metric == "busbw" and algbw and busbw else 1
             value = seconds if metric == "seconds" else bus * size / seconds
             where = row.text("topology") or row.text("device")
             found.setdefault(where, {}).setdefault(size, (size, value, None, None))
@@ -199,7 +203,7 @@ def not_link_speed(group):
     if all(row.ranks == 1 for row in group):
         return "One rank moves nothing: busbw is n/a."
     return (
-        f"For {', '.join(names)} busbw is not link speed: they do not move 2(n-1)/n of the bytes over each link."
+        f"For {', '.join(names)} busbw is not link speed: they move other bytes over a link than busbw counts."
         if names
         else ""
     )

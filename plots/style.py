@@ -18,6 +18,8 @@ ALGORITHMS = {
     "bidirectional_ring": ("#3f8fa8", "bowtie"),
     "two_shot": ("#b8558f", "star-square"),
     "leader": ("#7f74c9", "hexagram"),
+    "direct": ("#b0703a", "diamond-wide"),
+    "dissemination": ("#6f8f4a", "diamond-tall"),
     "nccl": ("#4f8f3a", "x"),
     "mpi_native": ("#7b7f8c", "star-diamond"),
     "gloo": ("#9a5fb0", "hourglass"),

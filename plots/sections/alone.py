@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce alone: bandwidth and time over bytes, and which algorithm is fastest where."""
+"""All-reduce and the other collectives alone: bandwidth and time over bytes, and which algorithm is fastest where."""
 
 from plots import drawing, races, series, style, units
 from plots.load import rows
@@ -8,10 +8,18 @@ from plots.page import chosen, folded, grid, interval, noted
 WANTED = (("busbw", "bus bandwidth (busbw)", units.bandwidth), ("seconds", "time", units.seconds))
 
 
-def over_bytes(runs, page):
+def allreduce(runs, page):
+    return over_bytes(runs, page, "allreduce", "times 2(n-1)/n")
+
+
+def collectives(runs, page):
+    return over_bytes(runs, page, "collective", "times what nccl-tests multiply by for each collective")
+
+
+def over_bytes(runs, page, bench, factor):
     by_title = {}
     for metric, label, show in WANTED:
-        for panel in series.allreduce(runs, metric):
+        for panel in series.over_bytes(runs, metric, bench):
             points = drawing.points_of(panel.series)
             drawn = noted(panel.note)
             if points:
@@ -23,12 +31,12 @@ def over_bytes(runs, page):
                     yaxis=drawing.log_axis([point[1] for point in points], show),
                 )
             by_title.setdefault(panel.title, []).append(drawn)
-    numbers = [row for row in rows(runs, "allreduce") if row.metric("seconds") is not None]
+    numbers = [row for row in rows(runs, bench) if row.metric("seconds") is not None]
     listing = page.table(
         ["what", "bytes", "time", "95% interval", "algbw", "busbw", "of the bound"],
         [
             [
-                name,
+                " · ".join(filter(None, (row.text("collective").replace("_", "-"), name))),
                 units.size(row.of_point("bytes")),
                 units.seconds(row.metric("seconds")),
                 interval(row),
@@ -47,7 +55,7 @@ def over_bytes(runs, page):
         noted(
             "Bands are the 95% interval of the median, dotted lines what no algorithm can beat there; what is hollow"
             " and dashed was not measured. Both axes are logarithmic; 1 GB is 1e9 bytes. algbw is bytes over time; busbw is"
-            " that times 2(n-1)/n."
+            f" that {factor}."
         )
         + panels
         + folded("All numbers", listing)

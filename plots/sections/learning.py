@@ -23,7 +23,6 @@ def learned(group, page):
         parts.append(
             page.figure(
                 drawing.lines(found, lambda x: f"epoch {x:.0f}", units.digits),
-                340 + 20 * len(found),
                 caption=f"{label} per epoch",
                 xaxis=drawing.axis("epoch", dtick=1 if few else None),
                 yaxis=drawing.axis(),
@@ -33,7 +32,6 @@ def learned(group, page):
     parts.append(
         page.figure(
             drawing.lines(found, lambda x: f"step {x}", units.digits, markers=False),
-            340 + 20 * len(found),
             caption="training loss per step",
             xaxis=drawing.axis("step"),
             yaxis=drawing.axis(),

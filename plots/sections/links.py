@@ -47,7 +47,9 @@ def over_bytes(works, page):
 
 def in_training(works, page):
     """Panels of the step, one for each model: a group of bars for each way of training, a bar a fabric."""
-    for (model, nature), group in series.grouped(works, lambda work: (headline.model_name(work.row), work.row.nature)).items():
+    for (model, nature), group in series.grouped(
+        works, lambda work: (headline.model_name(work.row), work.row.nature)
+    ).items():
         names = [work.what.removeprefix(f"{model} · ") for work in group]
         bars = [
             (

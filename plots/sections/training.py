@@ -4,7 +4,7 @@
 import math
 
 from plots import drawing, headline, series, style, units
-from plots.load import rows
+from plots.load import machine_of, rows
 from plots.page import chosen, folded, noted
 
 
@@ -126,18 +126,18 @@ def carried(names, columns, group, page):
 
 
 def alone(row, size, runs):
-    """Seconds of one all-reduce of so many bytes on the same devices by the same algorithm: between measured sizes,
-    straight on logarithmic axes; None outside of them."""
+    """Seconds of one all-reduce of so many bytes on the same devices by the same algorithm, in any run on that machine:
+    between measured sizes, straight on logarithmic axes; None outside of them."""
     if not size:
         return None
-    times = {}
+    here, times = machine_of(row.run), {}
     for other in rows(runs, "allreduce"):
         same = all(
             (other.point.get(name) or None) == (row.point.get(name) or None)
             for name in ("device", "threads", "algorithm", "engine", "topology", "without")
         )
         plain = other.text("dtype") == "f32" and other.text("op") == "sum" and other.text("launch") == "eager"
-        if same and plain and other.ok and other.run.label == row.run.label and other.metric("seconds"):
+        if same and plain and other.ok and machine_of(other.run) == here and other.metric("seconds"):
             times[other.of_point("bytes")] = other.metric("seconds")
     below = max((one for one in times if one and one <= size), default=None)
     above = min((one for one in times if one and one >= size), default=None)
@@ -151,24 +151,44 @@ def alone(row, size, runs):
 
 def timelines(runs, page):
     good = [row for row in rows(runs, "train") if row.ok and spans_of(row)]
-    good.sort(key=lambda row: -row.ranks)  # one device has little to show
+    good.sort(key=lambda row: (not row.measured, -row.ranks))  # one device has little to show
     names = series.told_apart(good, ("lr",), ("algorithm", "device"))
     panels = [(name, timeline(spans_of(row), row.nature, page)) for row, name in zip(good, names)]
     lead = (
-        "From a run of its own with a clock around every part, which costs time itself: it says where, not how long."
-        " Drag to zoom, double-click to come back."
+        "Measured ones are from a run of their own with a clock around every part, which costs time itself: it says"
+        " where, not how long. Drag to zoom, double-click to come back."
     )
     return noted(lead) + chosen("Show", panels) if panels else ""
 
 
 def spans_of(row):
-    """(lane, kind, name, begin, end) of what can be drawn."""
+    """(lane, kind, name, begin, end) of what can be drawn: the parts that were watched; of a forecast, which was not
+    watched but knows when its buckets are ready, begin and end, those beside the phases."""
     found = []
     for span in row.list("timeline"):
         if isinstance(span, dict):
             begin, end = units.number(span.get("begin_seconds")), units.number(span.get("end_seconds"))
             if begin is not None and end is not None and end >= begin:
                 found.append((str(span.get("lane")), str(span.get("kind")), str(span.get("name")), begin, end))
+    return found or forecast(row)
+
+
+def forecast(row):
+    step, forward, backward, update = (
+        row.metric(f"{name}_seconds") for name in ("step", "forward", "backward", "optimizer")
+    )
+    if row.measured or None in (step, forward, backward, update):
+        return []
+    ends = (("forward", 0, forward), ("backward", forward, forward + backward), ("update", step - update, step))
+    found = [("every device", kind, kind, begin, end) for kind, begin, end in ends]
+    for bucket in row.list("buckets"):
+        bucket = bucket if isinstance(bucket, dict) else {}
+        begin, end = units.number(bucket.get("begin_seconds")), units.number(bucket.get("end_seconds"))
+        if begin is not None and end is not None:
+            layers = bucket.get("layers")
+            layers = ", ".join(map(str, layers)) if isinstance(layers, list) else ""
+            name = " of ".join(filter(None, (units.size(bucket.get("bytes")), layers)))
+            found.append(("communication", "all_reduce", name, begin, end))
     return found
 
 

@@ -86,6 +86,21 @@ def allreduce(algorithm="ring", ranks=4, size=1048576, seconds=1.2e-4, link_spee
     return result("allreduce", {**where, **(point or {})}, metrics, **changes)
 
 
+def collective(name="broadcast", algorithm="ring", **more):
+    made = allreduce(algorithm, **more)
+    root = {"broadcast": 0, "reduce": 0}.get(name)
+    point = {
+        **made["point"],
+        "collective": name,
+        "root": root,
+        "op": None if name in ("broadcast", "all_gather") else "sum",
+    }
+    bus = {"broadcast": 1, "reduce": 1}.get(name, (made["point"]["ranks"] - 1) / made["point"]["ranks"])
+    metrics = {**made["metrics"], "busbw": made["metrics"]["algbw"] * bus, "bound_seconds": None}
+    metrics.update(bound_kind=None, bound_efficiency=None)
+    return {**made, "bench": "collective", "point": point, "metrics": metrics, "command": ["bench_allreduce"]}
+
+
 def train(
     ranks=1,
     step=0.05,
@@ -220,6 +235,7 @@ def whole():
         for power in range(5, 14)
     ]
     results += fabrics(0.38)
+    results += [collective(name, size=4**power) for name in ("broadcast", "all_gather") for power in (8, 9)]
     results += [validate(1.1), validate(0.8, "dgx-h100"), validate(3.0, doubtful=True)]
     results.append(train(1, 0.05, epochs=[]))
     for strategy, exposed in (("scratch", 0.006), ("distributed", 0.002)):

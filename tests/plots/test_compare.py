@@ -268,7 +268,9 @@ class CommandLine(unittest.TestCase):
         before, after = self.file("r.json", restless("a")), self.file("s.json", restless("b"))
         done = self.call(before, after, "--fail-if-slower=5%")
         self.assertEqual(done.returncode, 0)
-        self.assertRegex(done.stderr, r"^plots.compare: .*: the machine was too restless to tell 5.0%, only above \d+%\n$")
+        self.assertRegex(
+            done.stderr, r"^plots.compare: .*: the machine was too restless to tell 5.0%, only above \d+%\n$"
+        )
 
     def test_a_point_that_fails_now_fails_the_gate(self):
         bad = self.file("bad.json", made_up.run([made_up.allreduce(size=4096, status="failed", check="failed")]))

@@ -122,7 +122,7 @@ class Truth(unittest.TestCase):
         unknown = made_up.allreduce(size=4194304)
         unknown["metrics"]["low"] = None
         runs = made_up.loaded(made_up.run([made_up.allreduce(), unknown]))
-        (_, value, low, high), (_, _, none, _) = series.allreduce(runs, "algbw")[0].series[0].points
+        (_, value, low, high), (_, _, none, _) = series.over_bytes(runs, "algbw")[0].series[0].points
         self.assertTrue(low < value < high)
         self.assertIsNone(none)
 
@@ -251,7 +251,9 @@ class Answers(unittest.TestCase):
     def test_how_near_the_simulation_comes_to_published_times(self):
         near = self.said(made_up.validate(1.02), made_up.validate(0.97), made_up.validate(1.04))
         self.assertIn("Simulated times are within 3.1% of 3 published ones (the median; 4.0% at worst).", near)
-        self.assertIn("within 100% of 1 published one", self.said(made_up.validate(0.5), made_up.validate(9, doubtful=True)))
+        self.assertIn(
+            "within 100% of 1 published one", self.said(made_up.validate(0.5), made_up.validate(9, doubtful=True))
+        )
 
     def test_what_failed_and_what_was_not_measured_are_counted(self):
         said = self.said(
@@ -336,11 +338,39 @@ class Sections(unittest.TestCase):
         self.assertEqual(bars["all_reduce"]["text"], ["bucket 0", "bucket 1"] * 2)
         self.assertIn("bucket 1<br>all_reduce on cpu:0 communication", bars["all_reduce"]["hovertext"][1])
 
+    def test_a_forecast_shows_its_phases_and_its_buckets(self):
+        bucket = {"bytes": 1048576, "layers": ["fc2", "fc1"], "ready_seconds": 0.03, "begin_seconds": 0.03}
+        train = made_up.train(2, 0.05, nature="simulated", buckets=[{**bucket, "end_seconds": 0.048}])
+        (figure,) = [one for one in figures_of(render(train)) if one["layout"].get("barmode") == "overlay"]
+        bars = {trace["name"]: trace for trace in figure["data"]}
+        self.assertEqual((bars["backward"]["base"], bars["backward"]["x"]), ([0.015], [0.025]))
+        self.assertEqual((bars["all_reduce"]["base"], bars["all_reduce"]["x"]), ([0.03], [0.018]))
+        self.assertEqual(bars["all_reduce"]["text"], ["1 MiB of fc2, fc1"])
+        self.assertEqual(bars["all_reduce"]["marker"]["pattern"]["shape"], "/")
+
+    def test_other_collectives_have_panels_and_bandwidths_of_their_own(self):
+        body = self.body("collectives")
+        for word in (
+            "broadcast · 4 ranks · f32",
+            "all-gather · 4 ranks · f32",
+            "<td>broadcast · root 0 · ring</td><td>64 KiB</td>",
+        ):
+            self.assertIn(word, body)
+        self.assertNotIn("broadcast", self.body("alone"))
+
     def test_all_reduce_alone_stands_beside_all_reduce_inside_for_the_same_bytes(self):
         train = made_up.train(2, 0.06, 0.01)
         train["metrics"]["parameter_bytes"] = 2097152
         alone = [made_up.allreduce("ring", 2, size, size / 1e9) for size in (1048576, 4194304)]
         self.assertIn("<td>2.10 ms</td><td>4 ms</td><td>10 ms</td>", render(made_up.train(1), train, *alone))
+        runs = [
+            made_up.run([train]),
+            made_up.run(alone),
+            made_up.run([made_up.link()], machine={"cpu": {"model": "B"}}),
+        ]
+        self.assertIn("<td>2.10 ms</td><td>4 ms</td><td>10 ms</td>", report.render(made_up.loaded(*runs), ""))
+        runs[1]["run"]["machine"] = {"cpu": {"model": "C"}}
+        self.assertIn("<td>n/a</td><td>4 ms</td><td>10 ms</td>", report.render(made_up.loaded(*runs), ""))
 
     def test_efficiency_is_speed_up_over_devices(self):
         speed, efficiency = self.drawn("scaling")[:2]
