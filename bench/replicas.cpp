@@ -20,6 +20,7 @@ Replicas::Replicas(harness::Devices& devices, const std::string& model, models::
       capacity_(settings.capacity) {
   settings.threads = devices.threads();
   for (int rank = 0; rank < ranks(); ++rank) {
+    if (conditions.shares_momentum) settings.momentum_share = {rank, ranks()};
     streams_.push_back(devices[rank].make_stream());
     models_.push_back(models::make_model(model, *streams_.back(), settings));
     if (!accumulates()) continue;
@@ -203,6 +204,8 @@ std::vector<float> Replicas::state(int rank) const {
     stream(rank).copy(tensor.values.data(), state.data() + before, tensor.values.size_bytes());
     stream(rank).sync();
   }
+  const std::vector<float> momentum = gather_momentum();
+  state.insert(state.end(), momentum.begin(), momentum.end());
   return state;
 }
 
@@ -213,8 +216,47 @@ void Replicas::restore(const std::vector<float>& state) const {
       stream(rank).copy(from, tensor.values.data(), tensor.values.size_bytes());
       from += tensor.values.size();
     }
+    scatter_momentum(from, rank);
   }
   sync();
+}
+
+models::Checkpoint Replicas::checkpoint(std::map<std::string, std::string> metadata) const {
+  std::vector<float> momentum = gather_momentum();
+  return models::checkpoint_of(tensors(0, momentum), stream(0), std::move(metadata));
+}
+
+void Replicas::restore(const models::Checkpoint& checkpoint) const {
+  std::vector<float> momentum = gather_momentum();
+  for (int rank = 0; rank < ranks(); ++rank) {
+    models::restore(checkpoint, tensors(rank, momentum), stream(rank));
+    scatter_momentum(momentum.data(), rank);
+  }
+  sync();
+}
+
+std::vector<models::StateTensor> Replicas::tensors(int rank, std::vector<float>& momentum) const {
+  auto tensors = model(rank).state();
+  if (momentum.empty()) return tensors;
+  for (auto& tensor : model(rank).momentum_tensors(momentum.data())) tensors.push_back(std::move(tensor));
+  return tensors;
+}
+
+std::vector<float> Replicas::gather_momentum() const {
+  if (!conditions_.shares_momentum || ranks() == 1) return {};
+  std::vector<float> whole(size());
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const auto from = model(rank).momentum();
+    stream(rank).copy(from.data(), whole.data() + model(rank).momentum_slice().offset, from.size_bytes());
+    stream(rank).sync();
+  }
+  return whole;
+}
+
+void Replicas::scatter_momentum(const float* whole, int rank) const {
+  if (!conditions_.shares_momentum || ranks() == 1) return;
+  const auto to = model(rank).momentum();
+  stream(rank).copy(whole + model(rank).momentum_slice().offset, to.data(), to.size_bytes());
 }
 
 std::vector<float> Replicas::parameters(int rank) const {

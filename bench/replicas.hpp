@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "harness/device/device.hpp"
+#include "models/checkpoint.hpp"
 #include "models/dataset.hpp"
 #include "models/model.hpp"
 
@@ -29,9 +31,10 @@ void copy_images(const models::Dataset& data, std::span<const std::size_t> image
 
 // What is unusual about a point.
 struct Conditions {
-  int accumulate = 1;      // micro-batches of a step; gradients of all but the last are kept local
-  int slow_rank = -1;      // this rank computes everything...
-  double slow_factor = 1;  // ...this much more slowly, by work that nobody needs (CPU devices only)
+  int accumulate = 1;            // micro-batches of a step; gradients of all but the last are kept local
+  int slow_rank = -1;            // this rank computes everything...
+  double slow_factor = 1;        // ...this much more slowly, by work that nobody needs (CPU devices only)
+  bool shares_momentum = false;  // each rank has memory for its share of the momentum alone
 };
 
 class Replicas {
@@ -80,9 +83,12 @@ class Replicas {
   // Fraction of `test` that is classified right; each replica takes its part.
   double accuracy(const models::Dataset& test);
 
-  // What training changes, to be put back later. `restore` gives all ranks the same.
+  // What training changes, to be put back later; of momentum that is shared out, all shares. `restore` gives all ranks
+  // the same, and throws as models::restore does.
   std::vector<float> state(int rank = 0) const;
   void restore(const std::vector<float>& state) const;
+  models::Checkpoint checkpoint(std::map<std::string, std::string> metadata) const;  // of rank 0's
+  void restore(const models::Checkpoint& checkpoint) const;
 
   // A hash of each rank's parameters; throws harness::Error naming the first tensor in which two ranks differ.
   std::vector<std::string> checksums() const;
@@ -91,6 +97,11 @@ class Replicas {
   // Issues a rank's compute, which is slow where it should be.
   void compute(int rank, const std::function<void()>& issue) const;
   std::vector<float> parameters(int rank) const;
+  // A rank's state by name, momentum that is shared out as it was put together there.
+  std::vector<models::StateTensor> tensors(int rank, std::vector<float>& momentum) const;
+  // Momentum that is shared out, put together; else nothing.
+  std::vector<float> gather_momentum() const;
+  void scatter_momentum(const float* whole, int rank) const;
   // Puts a micro-batch in place; its number.
   void take(int part);
 

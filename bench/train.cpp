@@ -43,7 +43,11 @@ class Bench {
       const std::string model = group.front()["model"];
       if (options_.text("data") == "synthetic") make_data(models::find_model(model));
       Members members;
-      for (const json& block : group) members.push_back({block, session.open(block["device"])});
+      for (const json& block : group) {
+        for (auto& points : sweep_.fleets_of(block)) {
+          members.push_back({std::move(points), session.open(block["device"])});
+        }
+      }
       session.point(model, [&] { run_group(members, session); });
     }
     std::cout << "# exposed = step - compute: what communication costs; negative where it is below the noise\n";
@@ -54,9 +58,9 @@ class Bench {
   }
 
  private:
-  // A block that is measured, with its rows.
+  // Points that share a fleet, with their rows.
   struct Member {
-    json block;
+    std::vector<json> points;
     std::unique_ptr<harness::Devices> devices;
     std::vector<std::size_t> rows = {};
     std::unique_ptr<bench::Fleet> fleet = nullptr;
@@ -77,7 +81,7 @@ class Bench {
   // The blocks of a group are measured together as far as there is memory for their replicas at once.
   void run_group(Members& members, bench::Session& session) {
     for (Member& member : members) {
-      for (const json& point : sweep_.points_of(member.block)) {
+      for (const json& point : member.points) {
         member.rows.push_back(session.add(sweep_.describe(point, *member.devices)));
       }
     }

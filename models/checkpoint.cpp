@@ -98,21 +98,27 @@ Checkpoint parse(const std::filesystem::path& path, const json& header, std::str
 
 }  // namespace
 
-Checkpoint checkpoint_of(const Model& model, std::map<std::string, std::string> metadata) {
+Checkpoint checkpoint_of(std::span<const StateTensor> state, harness::Stream& stream,
+                         std::map<std::string, std::string> metadata) {
   Checkpoint checkpoint{std::move(metadata)};
-  for (const StateTensor& from : model.state()) {
+  for (const StateTensor& from : state) {
     Checkpoint::Tensor& to =
         checkpoint.tensors.emplace_back(from.name, from.shape, std::vector<float>(from.values.size()));
-    model.stream().copy(from.values.data(), to.values.data(), from.values.size_bytes());
+    stream.copy(from.values.data(), to.values.data(), from.values.size_bytes());
   }
-  model.stream().sync();
+  stream.sync();
   return checkpoint;
 }
 
-void restore(const Checkpoint& checkpoint, Model& model) {
+Checkpoint checkpoint_of(const Model& model, std::map<std::string, std::string> metadata) {
+  return checkpoint_of(model.state(), model.stream(), std::move(metadata));
+}
+
+void restore(const Checkpoint& checkpoint, Model& model) { restore(checkpoint, model.state(), model.stream()); }
+
+void restore(const Checkpoint& checkpoint, std::span<const StateTensor> state, harness::Stream& stream) {
   std::map<std::string, const Checkpoint::Tensor*> left;
   for (const auto& tensor : checkpoint.tensors) left[tensor.name] = &tensor;
-  const auto state = model.state();
   std::vector<const Checkpoint::Tensor*> sources;
   for (const StateTensor& to : state) {
     const auto found = left.find(to.name);
@@ -127,9 +133,9 @@ void restore(const Checkpoint& checkpoint, Model& model) {
     throw harness::UsageError("the checkpoint's tensor " + left.begin()->first + " has no place in the model");
   }
   for (std::size_t i = 0; i < state.size(); ++i) {
-    model.stream().copy(sources[i]->values.data(), state[i].values.data(), state[i].values.size_bytes());
+    stream.copy(sources[i]->values.data(), state[i].values.data(), state[i].values.size_bytes());
   }
-  model.stream().sync();
+  stream.sync();
 }
 
 void save(const Checkpoint& checkpoint, const std::filesystem::path& path) {

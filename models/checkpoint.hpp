@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,14 @@ struct Checkpoint {
   std::vector<Tensor> tensors = {};
 };
 
-// What training has changed so far, copied from the device after the work that was issued to it.
+// What training has changed so far, copied after the work that was issued to the stream.
+Checkpoint checkpoint_of(std::span<const StateTensor> state, harness::Stream& stream,
+                         std::map<std::string, std::string> metadata = {});
 Checkpoint checkpoint_of(const Model& model, std::map<std::string, std::string> metadata = {});
 
 // Puts it back. Throws harness::UsageError naming the first tensor that one of the two has and the other not, or in
 // another shape.
+void restore(const Checkpoint& checkpoint, std::span<const StateTensor> state, harness::Stream& stream);
 void restore(const Checkpoint& checkpoint, Model& model);
 
 // The file is replaced as a whole or not at all. Throws harness::Error with the reason.

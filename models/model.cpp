@@ -32,6 +32,13 @@ Init parse_init(std::string_view name) {
   throw harness::bad_value("init", name, "allowed: he, std001, default");
 }
 
+Slice slice_of(Share share, std::size_t elements) {
+  const auto begin = [&](std::size_t part) {
+    return elements / share.of * part + elements % share.of * part / share.of;
+  };
+  return {begin(share.index), begin(share.index + 1) - begin(share.index)};
+}
+
 Model::Model(harness::Stream& stream, const ModelSettings& settings, const Shape& input)
     : stream_(stream), settings_(settings), input_(input) {
   if (settings.backend.empty()) settings_.backend = default_backend(stream.device());
@@ -164,7 +171,8 @@ void Model::lay_out() {
   gradient_arena_ = allocate(size_);
   statistic_arena_ = allocate(statistic_count_);
   if (!settings_.momentum) return;
-  momentum_arena_ = allocate(size_);
+  momentum_slice_ = slice_of(settings_.momentum_share, size_);
+  momentum_arena_ = allocate(momentum_slice_.count);
 }
 
 Weights Model::weights_of(const Named& layer) const {
@@ -184,7 +192,7 @@ Weights Model::weights_of(const Named& layer) const {
 void Model::make_layers() {
   backend_ = find_backend(settings_.backend).make({stream_, settings_.capacity, settings_.threads, settings_.math});
   outcome_ = backend_->make_outcome();
-  if (momentum_arena_) backend_->clear(momentum_arena_, size_);
+  if (momentum_slice_.count > 0) backend_->clear(momentum_arena_, momentum_slice_.count);
   const TensorPointer images = backend_->input(input_, images_);
   for (Named& layer : layers_) {
     Inputs inputs;
@@ -262,10 +270,13 @@ Slice Model::backward(int layer, int images, Gradients how) {
 }
 
 void Model::step(const Sgd& how, Slice slice) {
-  if (how.momentum != 0 && !momentum_arena_) throw harness::Error("the replica has no memory for momentum");
-  issue([this, how, slice] {
+  if (slice.count == 0) return;
+  const Slice& kept = momentum_slice_;
+  const bool moves = slice.offset >= kept.offset && slice.offset + slice.count <= kept.offset + kept.count;
+  if (how.momentum != 0 && !moves) throw harness::Error("the replica has no memory for the momentum");
+  issue([this, how, slice, moves] {
     backend_->step({parameter_arena_ + slice.offset, gradient_arena_ + slice.offset,
-                    momentum_arena_ ? momentum_arena_ + slice.offset : nullptr, slice.count},
+                    moves ? momentum_arena_ + (slice.offset - momentum_slice_.offset) : nullptr, slice.count},
                    how);
   });
 }
@@ -279,12 +290,18 @@ std::vector<StateTensor> Model::state() const {
     state.push_back(
         {statistic.name, {static_cast<int>(statistic.count)}, {statistic_arena_ + statistic.offset, statistic.count}});
   }
-  if (!momentum_arena_) return state;
-  for (const Parameter& parameter : parameters_) {
-    state.push_back(
-        {"momentum_buffer." + parameter.name, parameter.shape, {momentum_arena_ + parameter.offset, parameter.count}});
-  }
+  if (momentum_slice_.count < size_) return state;
+  for (StateTensor& tensor : momentum_tensors(momentum_arena_)) state.push_back(std::move(tensor));
   return state;
+}
+
+std::vector<StateTensor> Model::momentum_tensors(float* arena) const {
+  std::vector<StateTensor> tensors;
+  for (const Parameter& parameter : parameters_) {
+    tensors.push_back(
+        {"momentum_buffer." + parameter.name, parameter.shape, {arena + parameter.offset, parameter.count}});
+  }
+  return tensors;
 }
 
 std::span<const ModelRow> catalogue() { return rows; }

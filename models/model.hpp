@@ -27,13 +27,20 @@ enum class Init {
 // "he", "std001" or "default". Throws harness::UsageError for another.
 Init parse_init(std::string_view name);
 
+// One of `of` parts of an arena, in their order and of almost the same size.
+struct Share {
+  int index = 0, of = 1;
+};
+Slice slice_of(Share share, std::size_t elements);
+
 struct ModelSettings {
   std::string backend = {};  // by default the fastest for the stream's device
   int capacity = 256;        // images of the largest shard
   int threads = 1;           // that the backend computes with, on the stream's worker and beside it
   Init init = Init::he;
   std::uint64_t seed = 1;
-  bool momentum = false;  // whether the replica has memory for it
+  bool momentum = false;      // whether the replica has memory for it...
+  Share momentum_share = {};  // ...and for which part; it then updates no other
   Math math = Math::f32;
 };
 
@@ -93,10 +100,13 @@ class Model {
   std::size_t size() const { return size_; }  // elements of an arena of parameters or gradients
   // Running statistics of all batch norms, one after the other; empty where there are none.
   std::span<float> statistics() const { return {statistic_arena_, statistic_count_}; }
-  // As the parameters lie; empty where the replica has no memory for it.
-  std::span<float> momentum() const { return {momentum_arena_, momentum_arena_ ? size_ : 0}; }
-  // All that training changes: parameters, statistics, and momentum where the replica has it.
+  // The part of the parameters that the replica has momentum for, and that momentum; both empty where it has none.
+  Slice momentum_slice() const { return momentum_slice_; }
+  std::span<float> momentum() const { return {momentum_arena_, momentum_slice_.count}; }
+  // All that training changes: parameters, statistics, and momentum where the replica has all of it.
   std::vector<StateTensor> state() const;
+  // The momentum of all parameters, where somebody put it together in the order of the arena.
+  std::vector<StateTensor> momentum_tensors(float* arena) const;
   harness::Stream& stream() const { return stream_; }
 
  protected:
@@ -157,7 +167,8 @@ class Model {
   float* parameter_arena_ = nullptr;
   float* gradient_arena_ = nullptr;
   float* statistic_arena_ = nullptr;
-  float* momentum_arena_ = nullptr;
+  float* momentum_arena_ = nullptr;  // of momentum_slice_ alone
+  Slice momentum_slice_ = {};
   float* earlier_gradients_ = nullptr;  // while backward adds to them
   std::size_t size_ = 0;
   std::size_t statistic_count_ = 0;

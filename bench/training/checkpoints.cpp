@@ -49,7 +49,7 @@ void Checkpoints::restore(const Replicas& replicas, std::size_t steps) const {
     throw refusal("it is at step " + std::to_string(losses_.size()) + ", this run ends at " + std::to_string(steps));
   }
   try {
-    for (int rank = 0; rank < replicas.ranks(); ++rank) models::restore(checkpoint_, replicas.model(rank));
+    replicas.restore(checkpoint_);
   } catch (const harness::UsageError& error) {
     throw refusal(error.what());
   }
@@ -61,7 +61,7 @@ void Checkpoints::save(const Replicas& replicas, const std::vector<double>& loss
                    {"epoch", std::to_string(losses.size() / batches)},
                    {"step_of_epoch", std::to_string(losses.size() % batches)},
                    {"losses", json(losses).dump()}});
-  models::save(models::checkpoint_of(replicas.model(), std::move(metadata)), path_);
+  models::save(replicas.checkpoint(std::move(metadata)), path_);
 }
 
 }  // namespace bench

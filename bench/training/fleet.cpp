@@ -19,9 +19,15 @@ constexpr std::size_t largest_bucket = 64 << 20;
 
 const StrategyRow& strategy_of(const json& point) { return find_strategy(point["strategy"].get<std::string>()); }
 
-// All points of a block have its model and arithmetic.
-const json& block_of(std::span<const std::size_t> rows, const Session& session) {
+// What is said of the replicas is the same for all points that share them.
+const json& first_point(std::span<const std::size_t> rows, const Session& session) {
   return session.results()[rows.front()].point;
+}
+
+Conditions conditions_of(const Sweep& sweep, const json& point, int ranks) {
+  Conditions conditions = sweep.conditions(ranks);
+  conditions.shares_momentum = sweep.shares_momentum(point);
+  return conditions;
 }
 
 }  // namespace
@@ -31,8 +37,9 @@ Fleet::Fleet(const Sweep& sweep, harness::Devices& devices, const CourseSettings
     : devices_(devices),
       course_(course),
       before_(allocated()),
-      replicas_(devices, block_of(rows, session)["model"],
-                sweep.model_settings(block_of(rows, session), devices.size()), sweep.conditions(devices.size())),
+      replicas_(devices, first_point(rows, session)["model"],
+                sweep.model_settings(first_point(rows, session), devices.size()),
+                conditions_of(sweep, first_point(rows, session), devices.size())),
       replica_bytes_(allocated(before_)) {
   sweep.checkpoints().restore(replicas_, Course(devices.size(), course).steps());
   for (const std::size_t row : rows) {
@@ -55,11 +62,11 @@ std::vector<std::size_t> Fleet::allocated(std::span<const std::size_t> before) c
 void Fleet::record_memory(const Way& way, std::span<const std::size_t> scratch, Session& session) const {
   harness::Result result = session.results()[way.row];
   const std::size_t arena = replicas_.size() * sizeof(float);
-  const std::size_t optimizer = result.point["momentum"] > 0 ? arena : 0;
   json memory = json::array();
   std::size_t most = 0;
   for (int rank = 0; rank < replicas_.ranks(); ++rank) {
     const std::size_t bytes = replica_bytes_[rank] + scratch[rank];
+    const std::size_t optimizer = replicas_.model(rank).momentum().size_bytes();
     memory.push_back({{"device", devices_[rank].name()},
                       {"rank", rank},
                       {"bytes", bytes},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices of a block with their replicas, and the strategies that share them: what a point is measured on, and what
+// Devices with their replicas, and the strategies of a block that share them: what a point is measured on, and what
 // then trains. Several fleets can be there at once, so that their steps are timed in turns.
 #pragma once
 

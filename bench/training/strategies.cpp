@@ -17,7 +17,7 @@ constexpr std::array rows = {
         "data_parallel", "all through device 0, which alone has loss and update", make_data_parallel, {}, false},
     StrategyRow{"distributed", "buckets, while backward goes on", make_distributed, Collective::allreduce, true},
     StrategyRow{"sharded", "each device updates its slice of the parameters", make_sharded, Collective::reduce_scatter,
-                false}};
+                false, true}};
 
 }  // namespace
 

@@ -77,7 +77,8 @@ struct StrategyRow {
   // What it reduces gradients by, with any of the catalogue's algorithms; only then can they be accumulated, or sent as
   // another type.
   std::optional<allreduce::Collective> collective;
-  bool buckets;  // in buckets, which can overlap the backward pass
+  bool buckets;         // in buckets, which can overlap the backward pass
+  bool shares = false;  // each device updates its share of the parameters, and needs momentum for no other
 };
 
 std::span<const StrategyRow> strategies();

@@ -2,6 +2,7 @@
 #include "bench/training/sweep.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "allreduce/algorithms.hpp"
@@ -98,10 +99,10 @@ void Sweep::require_devices(const std::vector<std::string>& devices) const {
   }
 }
 
-std::vector<json> Sweep::points_of(const json& block) const {
+std::vector<std::vector<json>> Sweep::fleets_of(const json& block) const {
   const bool alone = ranks_of(options_, block["device"]) == 1;
   const auto or_null = [](std::vector<json> values) { return values.empty() ? std::vector<json>{nullptr} : values; };
-  std::vector<json> points;
+  std::map<bool, std::vector<json>> fleets;
   for (const auto& name : options_.names("strategy")) {
     const StrategyRow& strategy = find_strategy(name);
     auto algorithms = or_null(values(algorithms_of(strategy)));
@@ -109,17 +110,19 @@ std::vector<json> Sweep::points_of(const json& block) const {
     const auto overlaps = strategy.buckets ? values(options_.names("overlap")) : std::vector<json>{nullptr};
     for (json& point : harness::points({{"strategy", {name}}, {"algorithm", algorithms}, {"overlap", overlaps}})) {
       point.update(block);
-      points.push_back(std::move(point));
+      fleets[shares_momentum(point)].push_back(std::move(point));
     }
   }
-  return points;
+  std::vector<std::vector<json>> found;
+  for (auto& [shares, points] : fleets) found.push_back(std::move(points));
+  return found;
 }
 
 std::vector<json> Sweep::points() const {
   std::vector<json> points;
   for (const auto& group : groups_) {
     for (const json& block : group) {
-      for (json& point : points_of(block)) points.push_back(std::move(point));
+      for (auto& fleet : fleets_of(block)) points.insert(points.end(), fleet.begin(), fleet.end());
     }
   }
   return points;
@@ -210,6 +213,10 @@ Conditions Sweep::conditions(int ranks) const {
     conditions.slow_factor = *factor;
   }
   return conditions;
+}
+
+bool Sweep::shares_momentum(const json& point) const {
+  return find_strategy(point["strategy"].get<std::string>()).shares && options_.real("momentum") > 0;
 }
 
 StrategySettings Sweep::strategy_settings(const json& point, int ranks) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What bench_train was asked to do, point by point, and what the options come to for each. Points that share a model,
-// its arithmetic and the devices are a block: they share the replicas too. Blocks of one model are a group, whose
-// points are timed against each other.
+// its arithmetic and the devices are a block: they share the replicas too, unless some keep less in them than others.
+// Blocks of one model are a group, whose points are timed against each other.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -25,9 +25,9 @@ class Sweep {
 
   // Each block: model, math, device.
   const std::vector<std::vector<nlohmann::json>>& groups() const { return groups_; }
-  // The strategies and algorithms that a block compares, each as strategy, algorithm, overlap and the block. One device
-  // has nothing to reduce: one algorithm stands for all there.
-  std::vector<nlohmann::json> points_of(const nlohmann::json& block) const;
+  // The strategies and algorithms that a block compares, each as strategy, algorithm, overlap and the block, in parts
+  // that share the replicas. One device has nothing to reduce: one algorithm stands for all there.
+  std::vector<std::vector<nlohmann::json>> fleets_of(const nlohmann::json& block) const;
   std::vector<nlohmann::json> points() const;
   // The row of a point.
   harness::Result describe(const nlohmann::json& point, const harness::Devices& devices) const;
@@ -37,6 +37,7 @@ class Sweep {
   const std::string& scaling() const { return scaling_; }  // weak or strong
   models::ModelSettings model_settings(const nlohmann::json& block, int ranks) const;
   Conditions conditions(int ranks) const;
+  bool shares_momentum(const nlohmann::json& point) const;
   StrategySettings strategy_settings(const nlohmann::json& point, int ranks) const;
   CourseSettings course_settings(int ranks) const;  // without the data sets
   harness::MeasureSettings measure_settings() const;

@@ -13,12 +13,12 @@ class TwoReplicas : public testing::Test {
   std::unique_ptr<harness::Devices> devices = harness::open_devices("cpu:2", {.threads = 1});
   models::Dataset data = models::make_synthetic(8, 1);
 
-  Replicas make(int accumulate) const {
+  Replicas make(int accumulate, bool shares_momentum = false) const {
     models::ModelSettings settings;
     settings.momentum = true;
     settings.backend = "plain";
     settings.capacity = 4;
-    return {*devices, "lenet", settings, {.accumulate = accumulate}};
+    return {*devices, "lenet", settings, {.accumulate = accumulate, .shares_momentum = shares_momentum}};
   }
 };
 
@@ -57,24 +57,42 @@ TEST_F(TwoReplicas, AddUpTheSameGradientsInOneMicroBatchAndInThree) {
 }
 
 TEST_F(TwoReplicas, GiveBackAllThatAStepDependsOn) {
-  Replicas replicas = make(1);
-  const auto step = [&] {
-    replicas.load({&data, {0, 1, 2, 3, 4, 5, 6}, {4, 3}});
-    replicas.forward();
-    replicas.backward();
-    replicas.update({.lr = 1e-3, .images = 7, .momentum = 0.9});
-    replicas.sync();
-  };
-  step();
-  const auto before = replicas.state();
-  step();
-  const auto after = replicas.state();
-  EXPECT_NE(after, before);
-  replicas.restore(before);
-  EXPECT_EQ(replicas.state(0), before);
-  EXPECT_EQ(replicas.state(1), before);
-  step();
-  EXPECT_EQ(replicas.state(0), after);
+  for (const bool shares : {false, true}) {
+    Replicas replicas = make(1, shares);
+    const auto step = [&] {
+      replicas.load({&data, {0, 1, 2, 3, 4, 5, 6}, {4, 3}});
+      replicas.forward();
+      replicas.backward();
+      replicas.update({.lr = 1e-3, .images = 7, .momentum = 0.9}, [&](int rank) {
+        return models::slice_of(shares ? models::Share{rank, 2} : models::Share{}, replicas.size());
+      });
+      replicas.sync();
+    };
+    step();
+    const auto before = replicas.state();
+    const auto checkpoint = replicas.checkpoint({});
+    EXPECT_EQ(before.size(), 2 * replicas.size());  // LeNet has no statistics
+    replicas.restore(before);                       // no all-reduce has made the two the same
+    step();
+    const auto after = replicas.state();
+    EXPECT_NE(after, before);
+    replicas.restore(before);
+    EXPECT_EQ(replicas.state(0), before);
+    EXPECT_EQ(replicas.state(1), before);
+    step();
+    EXPECT_EQ(replicas.state(0), after);
+    // A checkpoint does not tell who kept the momentum.
+    for (const bool others : {false, true}) {
+      const Replicas resumed = make(1, others);
+      resumed.restore(checkpoint);
+      const auto found = resumed.checkpoint({});
+      ASSERT_EQ(found.tensors.size(), checkpoint.tensors.size());
+      for (std::size_t i = 0; i < found.tensors.size(); ++i) {
+        EXPECT_EQ(found.tensors[i].name, checkpoint.tensors[i].name);
+        EXPECT_EQ(found.tensors[i].values, checkpoint.tensors[i].values) << found.tensors[i].name;
+      }
+    }
+  }
 }
 
 }  // namespace

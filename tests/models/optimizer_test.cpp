@@ -12,8 +12,9 @@ namespace {
 
 class Optimizer : public testing::Test {
  protected:
-  std::unique_ptr<Model> mlp(bool momentum, int capacity = 8) {
-    auto model = make_mlp(*stream_, {.backend = "plain", .capacity = capacity, .seed = 3, .momentum = momentum});
+  std::unique_ptr<Model> mlp(bool momentum, int capacity = 8, Share share = {}) {
+    auto model = make_mlp(
+        *stream_, {.backend = "plain", .capacity = capacity, .seed = 3, .momentum = momentum, .momentum_share = share});
     for (int i = 0; i < capacity; ++i) data_.load(i, model->images() + i * data_.image_size, model->labels() + i);
     return model;
   }
@@ -73,8 +74,41 @@ TEST_F(Optimizer, UpdatesASliceAlone) {
 }
 
 TEST_F(Optimizer, RefusesMomentumWithoutMemoryForIt) {
-  const auto model = mlp(false);
+  const auto model = mlp(false), part = mlp(true, 8, {1, 3});
   EXPECT_THROW(model->step({.momentum = 0.9}), harness::Error);
+  EXPECT_THROW(part->step({.momentum = 0.9}), harness::Error);
+}
+
+TEST_F(Optimizer, UpdatesItsShareAsAReplicaWithAllMomentumDoes) {
+  const auto whole = mlp(true);
+  std::vector<std::unique_ptr<Model>> shares;
+  for (int index = 0; index < 3; ++index) shares.push_back(mlp(true, 8, {index, 3}));
+  const Sgd how{.lr = 0.3, .images = 8, .momentum = 0.9, .weight_decay = 0.05};
+  std::size_t end = 0;
+  for (const auto& share : shares) {
+    const Slice slice = share->momentum_slice();
+    EXPECT_EQ(slice.offset, end);
+    EXPECT_NEAR(static_cast<double>(slice.count), static_cast<double>(whole->size()) / 3, 1);
+    EXPECT_EQ(share->momentum().size(), slice.count);
+    EXPECT_EQ(share->state().size(), share->parameter_table().size());
+    end += slice.count;
+  }
+  EXPECT_EQ(end, whole->size());
+  for (int step = 0; step < 3; ++step) {
+    run(*whole, 8);
+    whole->step(how);
+    stream_->sync();
+    for (const auto& share : shares) {
+      const Slice slice = share->momentum_slice();
+      std::copy_n(whole->gradients(), whole->size(), share->gradients());
+      share->step(how, slice);
+      stream_->sync();
+      EXPECT_EQ(copy(share->parameters() + slice.offset, slice.count),
+                copy(whole->parameters() + slice.offset, slice.count));
+      EXPECT_EQ(copy(share->momentum().data(), slice.count),
+                copy(whole->momentum().data() + slice.offset, slice.count));
+    }
+  }
 }
 
 TEST_F(Optimizer, AddsTheGradientsOfTheLaterPartsOfABatch) {
