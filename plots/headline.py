@@ -154,7 +154,7 @@ def why(row, baseline, ratio):
         )
     if hidden is not None and communication and exposed > 0:
         part = hidden / communication
-        if part >= 0.05:
+        if part >= 0.05 and row.text("overlap") == "on":
             lost += f"; another {units.seconds(hidden)} of communication hides behind computing"
         elif part <= -0.05:
             lost += f", {units.seconds(-hidden)} more than the all-reduce takes alone: the two get in each other's way"

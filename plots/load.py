@@ -41,8 +41,12 @@ class Row:
         return number(self.point.get(name))
 
     def text(self, name, otherwise=""):
+        """A word of the point, as people say it: of a topology's file its name, without folder and ending."""
         value = self.point.get(name)
-        return value if isinstance(value, str) else otherwise
+        if not isinstance(value, str):
+            return otherwise
+        described = name in ("topology", "device") and value.endswith(".json")
+        return os.path.splitext(os.path.basename(value))[0] if described else value
 
     def list(self, name):
         """A list of the result; what is no list is an empty one."""

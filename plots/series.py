@@ -86,20 +86,25 @@ def look_of(row):
 def told_apart(some, leave=(), always=("algorithm",)):
     """A name for each row out of the fields that tell it from the others and those in `always`; the nature where it is
     not measured."""
+
+    def nature(row):
+        """Comes last, and tells rows apart before any field does."""
+        where = f" on {row.text('topology')}" if row.text("topology") else ""
+        return ["" if row.measured else row.nature + where, f"[{row.run.label}]" if row.run.label else ""]
+
     parts = [[] for _ in some]
+    ends = [nature(row) for row in some]
+
+    def kinds(names):
+        return len({(*name, *end) for name, end in zip(names, ends)})
+
     for name in TELLING:
-        words = [worded(name, row) for row in some]
-        longer = [[*before, word] for before, word in zip(parts, words)]
-        tells = name not in leave and len(set(map(tuple, longer))) > len(set(map(tuple, parts)))
-        if tells or name in always:
+        longer = [[*before, worded(name, row)] for before, row in zip(parts, some)]
+        if name in always or (name not in leave and kinds(longer) > kinds(parts)):
             parts = longer
-    for row, words in zip(some, parts):
-        if not row.measured:
-            words += [f"{row.nature} on {row.text('topology')}" if row.text("topology") else row.nature]
-        if row.run.label:
-            words += [f"[{row.run.label}]"]
     return [
-        " · ".join(dict.fromkeys(filter(None, words))) or row.text("device", "?") for row, words in zip(some, parts)
+        " · ".join(dict.fromkeys(filter(None, [*words, *end]))) or row.text("device", "?")
+        for row, words, end in zip(some, parts, ends)
     ]
 
 

@@ -46,6 +46,8 @@ def hostile():
     more = [made_up.allreduce(HOSTILE + str(n), point={"dtype": HOSTILE, "device": HOSTILE}) for n in range(80)]
     layers = {**made_up.model(), "layers": [{"name": HOSTILE, "forward_seconds": 1, "parameters": HOSTILE}]}
     results = [result, other, train, made_up.train(1, point={"model": HOSTILE}), made_up.link(HOSTILE, "b"), layers]
+    results += [made_up.validate(topology=HOSTILE), made_up.collective(HOSTILE, HOSTILE)]
+    results[-2]["point"]["source"] = results[-2]["published"]["note"] = results[-2]["published"]["id"] = HOSTILE
     results += [made_up.link(HOSTILE, HOSTILE), made_up.link("b", HOSTILE), *simulated, *more]
     return made_up.run(results, command=[HOSTILE], machine={HOSTILE: {HOSTILE: HOSTILE}}, started=HOSTILE)
 

@@ -303,12 +303,14 @@ def validate(ratio=1.1, topology="dgx-a100", doubtful=False, left_out=1.3, **cha
         "validate",
         {"topology": topology, "bytes": 1048576, "software": "nccl", "source": "a made-up page"},
         {"measured_seconds": 1e-4, "simulated_seconds": ratio * 1e-4, "ratio": ratio, "left_out_ratio": left_out},
-        published={"id": "A1", "machine": "made up", "note": "a note", "launch": None, "doubtful": doubtful},
-        nature="simulated",
-        stop=None,
-        samples=[],
-        check="off",
-        **changes,
+        **{
+            "published": {"id": "A1", "machine": "made up", "note": "a note", "launch": None, "doubtful": doubtful},
+            "nature": "simulated",
+            "stop": None,
+            "samples": [],
+            "check": "off",
+            **changes,
+        },
     )
 
 

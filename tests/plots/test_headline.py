@@ -33,6 +33,23 @@ class TrainingSentence(unittest.TestCase):
         self.assertIn("share the same cores", said)
         self.assertIn("Oversubscribed", said)
 
+    def test_what_does_not_overlap_hides_nothing(self):
+        said = training(made_up.train(1, 0.050), made_up.train(2, 0.06, exposed=0.001, strategy="scratch"))
+        self.assertIn("none of it hidden behind computing", said)
+        said = training(made_up.train(1, 0.050), made_up.train(2, 0.06, exposed=0.001))
+        self.assertIn("another 3 ms of communication hides behind computing", said)
+
+    def test_communication_that_costs_more_than_was_lost_is_named_alone(self):
+        said = training(made_up.train(1, 0.050), made_up.train(2, 0.054, exposed=0.009, communication=0.01))
+        self.assertIn("is communication alone: it costs more than the 4 ms lost in each step", said)
+
+    def test_a_topology_from_a_file_has_the_name_of_the_file(self):
+        where = {"engine": "simulated", "device": "some/where/my-box.json", "topology": "some/where/my-box.json"}
+        computed = {"point": where, "nature": "simulated"}
+        said = training(made_up.train(1, 0.050, **computed), made_up.train(2, 0.054, **computed))
+        self.assertIn("Simulated on my-box, not measured: LeNet on 2 devices (my-box)", said)
+        self.assertNotIn("some/where", said)
+
     def test_a_difference_inside_the_intervals_is_none(self):
         said = training(made_up.train(1, 0.050), made_up.train(2, 0.0985))
         self.assertIn("no difference that can be told", said)

@@ -41,6 +41,8 @@ class Safety(unittest.TestCase):
                 epochs=[{"epoch": 1, "test_accuracy": 1}],
             ),
             made_up.link(HOSTILE, HOSTILE),
+            made_up.validate(topology=HOSTILE, published={"id": HOSTILE, "note": HOSTILE}),
+            made_up.collective(HOSTILE, HOSTILE),
             {**made_up.model(), "layers": [{"name": HOSTILE, "parameters": HOSTILE}]},
         ]
         text = render(*results, command=[HOSTILE], machine={HOSTILE: HOSTILE}, started=HOSTILE)
@@ -48,6 +50,9 @@ class Safety(unittest.TestCase):
         self.assertNotIn("alert(1)</script>", text)
         self.assertEqual(text.count("<script"), 3)
         self.assertIn("&lt;img src=x", text)
+        machine = {"cpu": {"model": HOSTILE}, "devices": [{"kind": HOSTILE, "model": HOSTILE}], "load": HOSTILE}
+        run = made_up.run([made_up.link()], machine=machine, started=HOSTILE, revision=HOSTILE)
+        self.assertNotIn("<img", report.render(made_up.loaded(run, run), ""))
 
     def test_a_file_name_is_escaped_too(self):
         run = load.Run("<b>bold</b>.json", made_up.run([])["run"], [made_up.link()])
