@@ -48,7 +48,7 @@ class Weighted : public PrimitiveLayer {
     const auto how = describe_forward(liked_in, out_->desc(images));
     if (!out_->settled()) out_->settle(how.dst_desc());
     const memory in = in_->values(images);
-    result.forward.add_writing(Forward(how),
+    result.forward.add_writing(how,
                                {{DNNL_ARG_SRC, result.forward.read(in, how.src_desc())},
                                 {DNNL_ARG_WEIGHTS, result.forward.read(weight_, how.weights_desc())},
                                 {DNNL_ARG_BIAS, bias_}},
@@ -56,14 +56,14 @@ class Weighted : public PrimitiveLayer {
 
     const memory pull = out_->gradients(images);
     const auto weights_how = describe_weights(how, liked_in, out_->liked(images));
-    result.backward.add_writing(BackwardWeights(weights_how),
+    result.backward.add_writing(weights_how,
                                 {{DNNL_ARG_SRC, result.backward.read(in, weights_how.src_desc())},
                                  {DNNL_ARG_DIFF_DST, result.backward.read(pull, weights_how.diff_dst_desc())},
                                  {DNNL_ARG_DIFF_BIAS, bias_gradient_}},
                                 DNNL_ARG_DIFF_WEIGHTS, weight_gradient_, weights_how.diff_weights_desc());
     if (!in_->wants_gradient()) return result;
     const auto data_how = describe_data(how, liked_in, out_->liked(images));
-    result.backward.add_writing(BackwardData(data_how),
+    result.backward.add_writing(data_how,
                                 {{DNNL_ARG_WEIGHTS, result.backward.read(weight_, data_how.weights_desc())},
                                  {DNNL_ARG_DIFF_DST, result.backward.read(pull, data_how.diff_dst_desc())}},
                                 DNNL_ARG_DIFF_SRC, in_->gradients(images), data_how.diff_src_desc());
@@ -168,9 +168,8 @@ class Relu : public PrimitiveLayer {
     const memory values = in_->values(images), gradients = in_->gradients(images);
     const auto how = describe_relu(library_.engine, in_->desc(images));
     const auto back = describe_relu_backward(library_.engine, how, in_->desc(images));
-    result.forward.add(dnnl::eltwise_forward(how), {{DNNL_ARG_SRC, values}, {DNNL_ARG_DST, values}});
-    result.backward.add(dnnl::eltwise_backward(back),
-                        {{DNNL_ARG_SRC, values}, {DNNL_ARG_DIFF_DST, gradients}, {DNNL_ARG_DIFF_SRC, gradients}});
+    result.forward.add(how, {{DNNL_ARG_SRC, values}, {DNNL_ARG_DST, values}});
+    result.backward.add(back, {{DNNL_ARG_SRC, values}, {DNNL_ARG_DIFF_DST, gradients}, {DNNL_ARG_DIFF_SRC, gradients}});
     return result;
   }
 };
@@ -184,7 +183,7 @@ class Branch : public PrimitiveLayer {
     Sequences result{Sequence(library_), Sequence(library_)};
     if (!out_->settled()) out_->settle_as_branch_of(*in_);
     const memory sum = in_->gradients(images);
-    result.backward.add(dnnl::binary(describe_sum(library_.engine, sum.get_desc(), false)),
+    result.backward.add(describe_sum(library_.engine, sum.get_desc(), false),
                         {{DNNL_ARG_SRC_0, sum}, {DNNL_ARG_SRC_1, out_->gradients(images)}, {DNNL_ARG_DST, sum}});
     return result;
   }
@@ -202,12 +201,12 @@ class ResidualSum : public PrimitiveLayer {
     const memory sum = out_->values(images), pull = out_->gradients(images), shortcut = in_->gradients(images);
     const auto desc = sum.get_desc();
     result.forward.add(
-        dnnl::binary(describe_sum(library_.engine, desc, true)),
+        describe_sum(library_.engine, desc, true),
         {{DNNL_ARG_SRC_0, sum}, {DNNL_ARG_SRC_1, result.forward.read(in_->values(images), desc)}, {DNNL_ARG_DST, sum}});
     const auto how = describe_relu(library_.engine, desc);
-    result.backward.add(dnnl::eltwise_backward(describe_relu_backward(library_.engine, how, desc)),
+    result.backward.add(describe_relu_backward(library_.engine, how, desc),
                         {{DNNL_ARG_SRC, sum}, {DNNL_ARG_DIFF_DST, pull}, {DNNL_ARG_DIFF_SRC, pull}});
-    result.backward.add(dnnl::reorder(pull, shortcut), {{DNNL_ARG_FROM, pull}, {DNNL_ARG_TO, shortcut}});
+    result.backward.reorder(pull, shortcut);
     return result;
   }
 };
@@ -224,9 +223,8 @@ class AveragePool : public PrimitiveLayer {
     if (!out_->settled()) out_->settle(how.dst_desc());
     const auto back =
         describe_average_pool_backward(library_.engine, how, in_->desc(images), out_->desc(images), side_);
-    result.forward.add(dnnl::pooling_forward(how),
-                       {{DNNL_ARG_SRC, in_->values(images)}, {DNNL_ARG_DST, out_->values(images)}});
-    result.backward.add(dnnl::pooling_backward(back),
+    result.forward.add(how, {{DNNL_ARG_SRC, in_->values(images)}, {DNNL_ARG_DST, out_->values(images)}});
+    result.backward.add(back,
                         {{DNNL_ARG_DIFF_DST, out_->gradients(images)}, {DNNL_ARG_DIFF_SRC, in_->gradients(images)}});
     return result;
   }

@@ -115,16 +115,15 @@ PrimitiveLayer::Sequences BatchNorm::make(int images) {
   if (!out_->settled()) out_->settle(desc);
   const auto how = describe_batch_norm(library_.engine, desc, epsilon, relu_);
   const memory mask(how.workspace_desc(), library_.engine);
-  const dnnl::batch_normalization_forward primitive(how);
   const auto sequence_with = [&](const memory& mean, const memory& variance) {
     Sequence sequence(library_);
-    sequence.add(primitive, {{DNNL_ARG_SRC, in_->values(images)},
-                             {DNNL_ARG_DST, out_->values(images)},
-                             {DNNL_ARG_SCALE, scale_},
-                             {DNNL_ARG_SHIFT, shift_},
-                             {DNNL_ARG_MEAN, mean},
-                             {DNNL_ARG_VARIANCE, variance},
-                             {DNNL_ARG_WORKSPACE, mask}});
+    sequence.add(how, {{DNNL_ARG_SRC, in_->values(images)},
+                       {DNNL_ARG_DST, out_->values(images)},
+                       {DNNL_ARG_SCALE, scale_},
+                       {DNNL_ARG_SHIFT, shift_},
+                       {DNNL_ARG_MEAN, mean},
+                       {DNNL_ARG_VARIANCE, variance},
+                       {DNNL_ARG_WORKSPACE, mask}});
     return sequence;
   };
   evaluations_.emplace(images, sequence_with(running_mean_, running_variance_));
@@ -139,9 +138,7 @@ PrimitiveLayer::Sequences BatchNorm::make(int images) {
                         {DNNL_ARG_DIFF_SHIFT, shift_gradient_},
                         {DNNL_ARG_WORKSPACE, mask}};
   if (batch_norm_backward_reads_shift) backward.emplace(DNNL_ARG_SHIFT, shift_);
-  result.backward.add(
-      dnnl::batch_normalization_backward(describe_batch_norm_backward(library_.engine, how, desc, epsilon, relu_)),
-      std::move(backward));
+  result.backward.add(describe_batch_norm_backward(library_.engine, how, desc, epsilon, relu_), std::move(backward));
   return result;
 }
 

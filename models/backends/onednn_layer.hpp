@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "models/backend.hpp"
+#include "models/backends/onednn_compat.hpp"
 
 namespace models::onednn {
 
@@ -31,6 +32,15 @@ struct Library {
   Workplace workplace;
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
+
+  // What the one primitive that runs at a time works in: as much as the neediest takes.
+  void reserve_scratchpad(std::size_t bytes) {
+    if (bytes > scratchpad_.bytes()) scratchpad_ = workplace.device.allocate(bytes);
+  }
+  void* scratchpad() const { return scratchpad_.data(); }
+
+ private:
+  harness::Buffer scratchpad_;
 };
 
 // Of a convolution's shape [images][channels][height][width], or flat as [images][features].
@@ -107,27 +117,38 @@ class Sequence {
   memory read(const memory& from, const memory::desc& wanted) {
     if (from.get_desc() == wanted) return from;
     memory copy(wanted, library_->engine);
-    add(dnnl::reorder(from, copy), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, copy}});
+    reorder(from, copy);
     return copy;
   }
   // Adds a primitive that writes `into` as its argument `name`, in the layout that it likes.
-  void add_writing(const dnnl::primitive& primitive, Arguments arguments, int name, const memory& into,
+  void add_writing(const dnnl::primitive_desc_base& how, Arguments arguments, int name, const memory& into,
                    const memory::desc& liked) {
     if (into.get_desc() == liked) {
       arguments.emplace(name, into);
-      return add(primitive, std::move(arguments));
+      return add(how, std::move(arguments));
     }
     memory copy(liked, library_->engine);
     arguments.emplace(name, copy);
-    add(primitive, std::move(arguments));
-    add(dnnl::reorder(copy, into), {{DNNL_ARG_FROM, copy}, {DNNL_ARG_TO, into}});
+    add(how, std::move(arguments));
+    reorder(copy, into);
   }
-  void add(const dnnl::primitive& primitive, Arguments arguments) {
-    steps_.push_back({primitive, std::move(arguments)});
+  void reorder(const memory& from, const memory& to) {
+    add(dnnl::reorder::primitive_desc(from, to, attributes()), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  }
+  void add(const dnnl::primitive_desc_base& how, Arguments arguments) {
+    if (const memory::desc scratchpad = how.scratchpad_desc(); scratchpad.get_size() > 0) {
+      library_->reserve_scratchpad(scratchpad.get_size());
+      arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad, library_->engine, DNNL_MEMORY_NONE));
+    }
+    steps_.push_back({dnnl::primitive(how.get()), std::move(arguments)});
   }
 
   void execute() {
-    for (const Step& step : steps_) step.primitive.execute(library_->stream, step.arguments);
+    for (Step& step : steps_) {
+      const auto scratchpad = step.arguments.find(DNNL_ARG_SCRATCHPAD);
+      if (scratchpad != step.arguments.end()) scratchpad->second.set_data_handle(library_->scratchpad());
+      step.primitive.execute(library_->stream, step.arguments);
+    }
     library_->stream.wait();
   }
 

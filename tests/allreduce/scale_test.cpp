@@ -16,14 +16,19 @@ namespace {
 std::atomic<std::size_t> bytes_now{0};
 std::atomic<std::size_t> bytes_most{0};
 
-void* counted(std::size_t bytes) {
+void* counted(std::size_t bytes) noexcept {
   void* memory = std::malloc(bytes > 0 ? bytes : 1);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) return nullptr;
   const std::size_t now = bytes_now += malloc_usable_size(memory);
   std::size_t most = bytes_most;
   while (now > most && !bytes_most.compare_exchange_weak(most, now)) {
   }
   return memory;
+}
+
+void* counted_or_thrown(std::size_t bytes) {
+  if (void* memory = counted(bytes)) return memory;
+  throw std::bad_alloc();
 }
 
 void uncounted(void* memory) {
@@ -33,10 +38,14 @@ void uncounted(void* memory) {
 
 }  // namespace
 
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void* operator new[](std::size_t bytes) { return counted(bytes); }
+void* operator new(std::size_t bytes) { return counted_or_thrown(bytes); }
+void* operator new[](std::size_t bytes) { return counted_or_thrown(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes); }
 void operator delete(void* memory) noexcept { uncounted(memory); }
 void operator delete[](void* memory) noexcept { uncounted(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { uncounted(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { uncounted(memory); }
 void operator delete(void* memory, std::size_t) noexcept { uncounted(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { uncounted(memory); }
 
