@@ -26,12 +26,13 @@ class Model(BenchCase):
             self.assertGreater(metrics[name], 0)
 
     def test_every_model_agrees_with_plain_loops(self):
-        rows = self.results("--model=lenet,resnet18,mlp", "--batch=2", "--threads=1", "--warmup=0", "--iterations=1")
+        rows = self.results("--model=lenet,resnet18,mlp", "--batch=2", "--threads=1", "--warmup=0", "--iterations=1",
+                            "--timeout=600s")
         self.assertEqual([row["check"] for row in rows], ["tolerance"] * 3)
         self.assertEqual([row["metrics"]["parameters"] for row in rows], [129068, 11175818, 22])
 
     def test_winograd_is_a_way_of_its_own_where_the_library_has_it(self):
-        options = ["--model=resnet18", "--batch=2", "--threads=1", "--warmup=0", "--iterations=1"]
+        options = ["--model=resnet18", "--batch=2", "--threads=1", "--warmup=0", "--iterations=1", "--timeout=600s"]
         done = self.run_bench(*options, "--math=winograd", "--backend=plain")
         self.assertEqual((done.returncode, done.stderr.count("--math=winograd")), (2, 1))
         if self.run_bench(*options, "--math=winograd").returncode == 2:
