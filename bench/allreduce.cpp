@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <iostream>
+#include <map>
 
 #include "allreduce/algorithms.hpp"
 #include "allreduce/check.hpp"
@@ -122,7 +123,7 @@ class Bench {
                   {.title = "count", .width = 10},
                   {.title = "type", .width = 5},
                   {.title = "redop", .width = 5},
-                  {.title = "algorithm", .left = true, .width = 18},
+                  {.title = "algorithm", .left = true, .width = schedules_.chooses() ? 23U : 18U},
                   {.title = "launch", .left = true, .width = 6},
                   {.title = "placement", .left = true, .width = 12},
                   {.title = "device", .left = true, .width = 8},
@@ -153,8 +154,13 @@ class Bench {
                                {"placement", bench::values(options.names("placement"))},
                                {"pieces", bench::values(options.integers("pieces"))},
                                {"bytes", bench::values(options.bytes("bytes"))}});
-    for (const json& block : blocks_) {
-      schedules_.require_fitting(shape_of(block, bench::ranks_of(options, block["device"])));
+    if (!schedules_.fits_any_ranks()) {
+      std::map<std::string, int> ranks;  // of a device; finding out opens it
+      for (const json& block : blocks_) {
+        const auto [known, fresh] = ranks.try_emplace(block["device"].get<std::string>());
+        if (fresh) known->second = bench::ranks_of(options, known->first);
+        schedules_.require_fitting(shape_of(block, known->second));
+      }
     }
     for (const std::string& engine : engines) {
       const auto trials = engine == "nccl" ? nccl_trials() : schedule_trials(engine);
@@ -276,11 +282,14 @@ class Bench {
             block["placement"] == "in_place" ? allreduce::Placement::in_place : allreduce::Placement::out_of_place};
   }
 
-  // Why these devices cannot run a point.
-  std::optional<std::string> refuses(const json& point, const harness::Devices& devices) const {
+  allreduce::NcclCall nccl_call(const json& point) const {
+    return {schedules_.collective(), schedules_.root(), point["nccl"]["algo"]};
+  }
+
+  // Why these devices cannot run a point of so many elements.
+  std::optional<std::string> refuses(const json& point, const harness::Devices& devices, std::size_t count) const {
     if (point["engine"] == "nccl") {
-      if (!is_allreduce()) return "of NCCL only all-reduce is run here";
-      if (const auto why = allreduce::nccl_refuses(devices)) return why;
+      if (const auto why = allreduce::nccl_refuses(devices, nccl_call(point), count)) return why;
       const bool rounds = point["op"] == "avg" && !std::has_single_bit(static_cast<unsigned>(devices.size()));
       if (!rounds || !options_.on("check")) return std::nullopt;
       return "NCCL multiplies by 1/n before it adds, so an average over " + std::to_string(devices.size()) +
@@ -324,7 +333,7 @@ class Bench {
     allreduce::Vectors vectors(devices, pattern, count, shape.placement);
     for (Contender& contender : contenders) {
       const json& point = contender.result.point;
-      if (const auto why = refuses(point, devices)) {
+      if (const auto why = refuses(point, devices, count)) {
         session.give_up(contender.row, {harness::Status::refused, *why});
         continue;
       }
@@ -338,9 +347,8 @@ class Bench {
           point["direction"] == "push" ? allreduce::Direction::push : allreduce::Direction::pull,
           point["fused"] == "on"};
       if (point["engine"] == "nccl") {
-        const std::string algo = point["nccl"]["algo"];
-        contender.busbw_is_link_speed = algo == "ring";
-        contender.program = allreduce::prepare_nccl(problem, algo);
+        contender.busbw_is_link_speed = point["nccl"]["algo"] == "ring";
+        contender.program = allreduce::prepare_nccl(problem, nccl_call(point));
       } else {
         const std::string name = bench::algorithm_of(contender.result);
         contender.busbw_is_link_speed = schedules_.busbw_is_link_speed(name);

@@ -31,6 +31,7 @@ class Schedules {
   // The values of the axis `op`: null for a collective that reduces nothing.
   const std::vector<nlohmann::json>& ops() const { return ops_; }
 
+  bool fits_any_ranks() const { return !own_ && root_ == 0; }
   // Throws UsageError where the root is no rank, or the file's schedule is for other ranks, pieces or placement.
   void require_fitting(const allreduce::Shape& shape) const;
   // Of one of the names but auto.

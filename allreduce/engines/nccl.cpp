@@ -90,8 +90,8 @@ std::vector<int> gpus_of(const harness::Devices& devices) {
 
 class NcclProgram : public Program {
  public:
-  NcclProgram(const Problem& problem, const std::string& algorithm)
-      : problem_(problem), communicators_(gpus_of(*problem.devices), algorithm) {
+  NcclProgram(const Problem& problem, const NcclCall& call)
+      : problem_(problem), call_(call), communicators_(gpus_of(*problem.devices), call.algorithm) {
     for (Rank rank = 0; rank < ranks(); ++rank) lanes_.push_back((*problem.devices)[rank].make_stream());
     if (problem.launch != Launch::graph) return;
     for (const Buffers& set : problem.buffers) {
@@ -143,27 +143,48 @@ class NcclProgram : public Program {
     for (Rank rank = 0; rank < ranks(); ++rank) {
       ncclResult_t status = ncclSuccess;
       check_nccl(ncclCommGetAsyncError(communicators_[rank], &status), "asking rank " + std::to_string(rank));
-      check_nccl(status, "all-reduce on rank " + std::to_string(rank));
+      check_nccl(status, std::string(name(call_.collective)) + " on rank " + std::to_string(rank));
     }
   }
 
  private:
   int ranks() const { return problem_.devices->size(); }
 
+  // A rank's part. Slices stand where they do for our own schedules, which is what NCCL calls in place too.
+  ncclResult_t issue(const Buffers& buffers, Rank rank) {
+    std::byte* data = buffers.data[rank];
+    const std::byte* given = buffers.input.empty() ? data : buffers.input[rank];
+    const std::size_t count = problem_.count;
+    const std::size_t slice = count / ranks();
+    const std::size_t offset = slice * rank * harness::size_of(problem_.dtype);
+    const ncclDataType_t type = type_of(problem_.dtype);
+    const ncclRedOp_t op = op_of(problem_.op);
+    const ncclComm_t communicator = communicators_[rank];
+    const cudaStream_t stream = harness::native_stream(*lanes_[rank]);
+    switch (call_.collective) {
+      case Collective::allreduce: return ncclAllReduce(given, data, count, type, op, communicator, stream);
+      case Collective::reduce_scatter:
+        return ncclReduceScatter(given, data + offset, slice, type, op, communicator, stream);
+      case Collective::all_gather: return ncclAllGather(given + offset, data, slice, type, communicator, stream);
+      case Collective::broadcast: return ncclBroadcast(given, data, count, type, call_.root, communicator, stream);
+      case Collective::reduce: return ncclReduce(given, data, count, type, op, call_.root, communicator, stream);
+    }
+    return ncclInvalidArgument;
+  }
+
   void issue(const Buffers& buffers) {
     check_nccl(ncclGroupStart(), "beginning a group");
     ncclResult_t status = ncclSuccess;
-    for (Rank rank = 0; rank < ranks() && status == ncclSuccess; ++rank) {
-      const std::byte* from = buffers.input.empty() ? buffers.data[rank] : buffers.input[rank];
-      status = ncclAllReduce(from, buffers.data[rank], problem_.count, type_of(problem_.dtype), op_of(problem_.op),
-                             communicators_[rank], harness::native_stream(*lanes_[rank]));
-    }
+    for (Rank rank = 0; rank < ranks() && status == ncclSuccess; ++rank) status = issue(buffers, rank);
     const ncclResult_t ended = ncclGroupEnd();  // also after a failure, or the group stays open
-    check_nccl(status, "all-reduce of " + std::to_string(problem_.count) + " elements");
-    check_nccl(ended, "all-reduce of " + std::to_string(problem_.count) + " elements");
+    const std::string doing =
+        std::string(name(call_.collective)) + " of " + std::to_string(problem_.count) + " elements";
+    check_nccl(status, doing);
+    check_nccl(ended, doing);
   }
 
   const Problem problem_;
+  const NcclCall call_;
   Communicators communicators_;
   std::vector<std::unique_ptr<harness::Stream>> lanes_;
   std::vector<std::unique_ptr<harness::Recording>> recordings_;
@@ -172,7 +193,7 @@ class NcclProgram : public Program {
 
 }  // namespace
 
-std::optional<std::string> nccl_refuses(const harness::Devices& devices) {
+std::optional<std::string> nccl_refuses(const harness::Devices& devices, const NcclCall& call, std::size_t count) {
   std::vector<int> gpus;
   for (Rank rank = 0; rank < devices.size(); ++rank) {
     const std::optional<int> gpu = harness::gpu_if_any(devices[rank]);
@@ -182,11 +203,15 @@ std::optional<std::string> nccl_refuses(const harness::Devices& devices) {
     }
     gpus.push_back(*gpu);
   }
+  if (has_slices(call.collective) && count % gpus.size() != 0) {
+    return "NCCL takes slices of one size, and " + std::to_string(count) + " elements are none for " +
+           std::to_string(gpus.size()) + " ranks";
+  }
   return std::nullopt;
 }
 
-std::unique_ptr<Program> prepare_nccl(const Problem& problem, const std::string& algorithm) {
-  return std::make_unique<NcclProgram>(problem, algorithm);
+std::unique_ptr<Program> prepare_nccl(const Problem& problem, const NcclCall& call) {
+  return std::make_unique<NcclProgram>(problem, call);
 }
 
 std::string nccl_version() {

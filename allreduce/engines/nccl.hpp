@@ -11,12 +11,19 @@
 
 namespace allreduce {
 
-// Why NCCL cannot take these devices; nothing when it can. Also says when this build has no NCCL.
-std::optional<std::string> nccl_refuses(const harness::Devices& devices);
+struct NcclCall {
+  Collective collective = Collective::allreduce;
+  Rank root = 0;  // of broadcast and reduce
+  std::string algorithm =
+      "auto";  // a value of NCCL_ALGO (ring, tree, nvls, ...) for the communicator, or NCCL's choice
+};
 
-// `algorithm` is a value of NCCL_ALGO (ring, tree, nvls, ...) for this program's communicator, or "auto" for NCCL's own
-// choice. Throws Error with NCCL's words when it fails.
-std::unique_ptr<Program> prepare_nccl(const Problem& problem, const std::string& algorithm);
+// Why NCCL cannot do this with vectors of `count` elements on these devices; nothing when it can. Also says when this
+// build has no NCCL.
+std::optional<std::string> nccl_refuses(const harness::Devices& devices, const NcclCall& call, std::size_t count);
+
+// Throws Error with NCCL's words when it fails.
+std::unique_ptr<Program> prepare_nccl(const Problem& problem, const NcclCall& call);
 
 // Of the library that was loaded, "2.28.9"; empty in a build without NCCL.
 std::string nccl_version();

@@ -4,12 +4,12 @@
 
 namespace allreduce {
 
-std::optional<std::string> nccl_refuses(const harness::Devices&) {
+std::optional<std::string> nccl_refuses(const harness::Devices&, const NcclCall&, std::size_t) {
   return "this build has no NCCL; build with 'cmake --preset cuda' where the CUDA toolkit and NCCL are";
 }
 
-std::unique_ptr<Program> prepare_nccl(const Problem& problem, const std::string&) {
-  throw harness::Error(*nccl_refuses(*problem.devices));
+std::unique_ptr<Program> prepare_nccl(const Problem& problem, const NcclCall& call) {
+  throw harness::Error(*nccl_refuses(*problem.devices, call, problem.count));
 }
 
 std::string nccl_version() { return ""; }

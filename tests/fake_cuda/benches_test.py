@@ -122,6 +122,26 @@ class Nccl(FakeCase):
         self.assertEqual({point["nccl"]["algo"] for point in theirs}, {"auto", "ring", "tree"})
         self.assertTrue(all(point["algorithm"] is None and point["nccl"]["version"] for point in theirs))
 
+    def test_its_other_collectives_stand_beside_ours_too(self):
+        for collective in ("reduce_scatter", "all_gather", "broadcast", "reduce"):
+            root = ["--root=2"] if collective in ("broadcast", "reduce") else []
+            ops = ["--op=sum,avg,max"] if "reduce" in collective else []
+            rows = self.results("--device=cuda:0,1,2,3", "--engine=streams,nccl", f"--collective={collective}", *root,
+                                *ops, "--bytes=0,16,8000", "--launch=eager,graph", "--mode=check", "--dtype=f32,bf16",
+                                "--placement=in_place,out_of_place", "--direction=pull,push", "--fused=on,off")
+            self.assertEqual(len(rows), 3 * 2 * 2 * (3 if ops else 1) * (3 * 2 * 4 + 2))
+            for row in rows:
+                self.assertEqual((row["status"], row["check"]), ("ok", "exact"), row["point"])
+            again = self.results("--mode=check", *rows[-1]["command"][1:])
+            self.assertEqual(again[0]["point"], rows[-1]["point"])
+
+    def test_slices_of_different_sizes_are_refused(self):
+        for collective in ("reduce_scatter", "all_gather"):
+            rows = self.results("--device=cuda:0,1,2", "--engine=nccl", f"--collective={collective}", "--bytes=12,16",
+                                "--mode=check")
+            self.assertEqual([row["status"] for row in rows], ["ok", "refused"])
+            self.assertIn("4 elements are none for 3 ranks", rows[1]["reason"])
+
     def test_an_average_over_three_has_no_exact_answer_and_is_refused(self):
         rows = self.results("--device=cuda:0,1,2", "--engine=nccl", "--bytes=4K", "--mode=check", "--op=avg,sum")
         self.assertEqual([row["status"] for row in rows], ["refused", "ok"])

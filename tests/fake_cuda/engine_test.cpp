@@ -12,11 +12,11 @@ namespace {
 
 using harness::Dtype;
 
-// Two all-reduces in flight over two sets of vectors, then every element of every rank. "" when all are exact.
+// Two collectives in flight over two sets of vectors, then every element of every rank. "" when all are exact.
 std::string run_and_compare(const Schedule& schedule, harness::Devices& devices, std::size_t count, Dtype dtype,
                             harness::Op op, Launch launch, Direction direction = Direction::pull, bool fused = false) {
   const bool in_place = schedule.shape.placement == Placement::in_place;
-  const Pattern pattern{dtype, op, devices.size(), 7};
+  const Pattern pattern{dtype, op, devices.size(), 7, schedule.collective, schedule.shape.root};
   const std::size_t bytes = count * harness::size_of(dtype);
   std::vector<harness::Buffer> memory;
   std::vector<Buffers> sets(2);
@@ -60,19 +60,20 @@ std::string run_and_compare(const Schedule& schedule, harness::Devices& devices,
   return wrong;
 }
 
-class OnGpus : public testing::TestWithParam<std::tuple<int, Launch, std::string>> {};
+class OnGpus : public testing::TestWithParam<std::tuple<int, Launch, std::string, Collective>> {};
 
 TEST_P(OnGpus, EveryAlgorithmIsExactInWhateverOrderTheWorkRuns) {
-  const auto [ranks, launch, peers] = GetParam();
+  const auto [ranks, launch, peers, collective] = GetParam();
   const std::size_t counts[] = {0, 1, 3, 17, 130};
   fake_cuda::restart({.gpus = ranks, .peers = peers});
   const auto devices = harness::open_devices("cuda");
-  const int seeds = peers == "all" || peers == "none" ? 50 : 15;
+  const bool many = peers != "0-1,2-3" && collective == Collective::allreduce;
+  const int seeds = many ? 50 : 15;
   for (int seed = 0; seed < seeds; ++seed) {
     fake_cuda::reseed(seed);
-    for (const Algorithm& algorithm : algorithms()) {
+    for (const Algorithm& algorithm : algorithms(collective)) {
       const auto placement = seed % 3 == 0 ? Placement::out_of_place : Placement::in_place;
-      const Schedule schedule = algorithm.build({ranks, 1 + seed % 2, placement});
+      const Schedule schedule = algorithm.build({ranks, 1 + seed % 2, placement, 0, seed % ranks});
       const auto direction = seed % 2 == 0 ? Direction::pull : Direction::push;
       const bool fused = peers == "all" && seed % 4 == 3;
       ASSERT_EQ(
@@ -85,7 +86,8 @@ TEST_P(OnGpus, EveryAlgorithmIsExactInWhateverOrderTheWorkRuns) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, OnGpus,
                          testing::Combine(testing::Values(1, 2, 3, 4, 8), testing::Values(Launch::eager, Launch::graph),
-                                          testing::Values("all", "none", "0-1,2-3")));
+                                          testing::Values("all", "none", "0-1,2-3"),
+                                          testing::ValuesIn(all_collectives)));
 
 TEST(OneGpu, CarriesEightRanksWithEveryDtypeAndOp) {
   fake_cuda::restart({.gpus = 1});
