@@ -5,7 +5,7 @@ through the host. What is compared differs in nothing else."""
 import json
 from dataclasses import dataclass, field
 
-from plots import units
+from plots import series, style, units
 from plots.headline import model_name
 from plots.load import rows
 
@@ -67,3 +67,27 @@ def training(runs):
         return " · ".join(filter(None, [*parts, f"{units.digits(row.of_point('global_batch'))} images a step"]))
 
     return works(runs, "train", "step_seconds", what)
+
+
+def over_bytes(some):
+    """Panels of the time of an all-reduce over bytes, by the fastest algorithm on each fabric: a line a fabric."""
+
+    def shape(work):
+        return work.row.nature, work.row.ranks, *(work.row.text(name) for name in ("dtype", "op", "software"))
+
+    panels = []
+    for (nature, ranks, *words), group in series.grouped(some, shape).items():
+        best = {}
+        for work in group:
+            size = work.row.of_point("bytes")
+            for fabric, seconds in work.seconds.items() if size else ():
+                times = best.setdefault(fabric, {})
+                times[size] = min(seconds, times.get(size, seconds))
+        lines = [
+            series.Series(fabric, style.fabric(place), nature, [(*one, None, None) for one in sorted(times.items())])
+            for place, (fabric, times) in enumerate(best.items())
+        ]
+        title = ["all-reduce", units.counted(ranks, "rank"), *words, "" if nature == "measured" else nature]
+        if lines:
+            panels.append(series.Panel(" · ".join(filter(None, title)), lines))
+    return panels

@@ -5,8 +5,9 @@
 import os
 import re
 import sys
+from functools import partial
 
-from plots import interpreter, load, series, style, units
+from plots import fabrics, interpreter, load, published, races, series, style, timelines, units
 from plots.command import Parser
 
 # Texts in an SVG stay text; "$" in a name is no formula; the same results give the same file.
@@ -20,7 +21,7 @@ def draw_line(axes, one, nth):
     if one.nature in style.REFERENCES:
         axes.plot(xs, ys, color=style.REFERENCES[one.nature], linestyle=":", label=one.name)
         return
-    colour, marker = style.look(one.look)
+    colour, marker = one.look if isinstance(one.look, tuple) else style.look(one.look)
     axes.plot(
         xs,
         ys,
@@ -46,7 +47,7 @@ def draw_lines(axes, panel_series):
             draw_line(axes, one, nth)
 
 
-def over_bytes(axes, panel, label, show):
+def over_bytes(axes, panel, label, show, title):
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     draw_lines(axes, panel.series)
@@ -60,14 +61,13 @@ def over_bytes(axes, panel, label, show):
     axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: units.size(value)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: show(value)))
-    axes.set(title=f"All-reduce, {panel.title}", xlabel="bytes of each rank's vector", ylabel=label)
+    axes.set(title=title, xlabel="bytes of each rank's vector", ylabel=label)
 
 
-def over_devices(axes, panel):
-    draw_lines(axes, panel.series)
-    axes.set_xticks(sorted({point[0] for one in panel.series for point in one.points}))
-    label = "images per second, over one device's"
-    axes.set(title=f"Speed-up, {panel.title}", xlabel="devices", ylabel=label, ylim=(0, None))
+def over_devices(axes, found, title, label):
+    draw_lines(axes, found)
+    axes.set_xticks(sorted({point[0] for one in found for point in one.points}))
+    axes.set(title=title, xlabel="devices", ylabel=label, ylim=(0, None))
 
 
 def over_epochs(axes, found, label):
@@ -95,21 +95,105 @@ def stacked(axes, title, bars):
     axes.set(title=f"The training step, {title}", xlabel="time of a step")
 
 
+def winners(axes, maps):
+    """A cell for each race and size, in the colour of the fastest algorithm."""
+    sizes = sorted({size for one in maps for size in one.sizes})
+    for line, one in enumerate(maps):
+        for size in one.sizes:
+            name, column = one.fastest(size)[0], sizes.index(size)
+            axes.barh(line, 0.96, left=column - 0.48, height=0.9, color=style.pale(style.look(name)[0]))
+            axes.text(column, line, name.replace("_", "\n"), ha="center", va="center", fontsize=7)
+    axes.set_xticks(range(len(sizes)), list(map(units.size, sizes)), rotation=45)
+    axes.set_yticks(range(len(maps)), [one.title for one in maps])
+    axes.invert_yaxis()
+    axes.set(title="The fastest algorithm", xlabel="bytes of each rank's vector")
+
+
+def timeline(axes, name, spans, nature):
+    lanes = list(dict.fromkeys(span.lane for span in spans))
+    named = set()
+    for span in spans:
+        axes.barh(
+            lanes.index(span.lane),
+            span.end - span.begin,
+            left=span.begin,
+            height=0.7,
+            color=style.work(span.kind),
+            edgecolor="white",
+            linewidth=0.5,
+            hatch="" if nature == "measured" else "//",
+            label=None if span.kind in named else span.kind,
+        )
+        named.add(span.kind)
+    axes.set_yticks(range(len(lanes)), lanes)
+    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter(lambda value, _: units.seconds(value) if value else "0")
+    axes.set(title=f"One step, {name}", xlabel="since the step began")
+
+
+def validation(axes, found):
+    """The ratio of simulated and published times over bytes, a mark a machine."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    for place, (name, group) in enumerate(series.grouped(found, lambda row: row.text("topology", "?")).items()):
+        colour, marker = style.fabric(place)
+        for hollow in (False, True):
+            some = [row for row in group if published.doubtful(row) is hollow]
+            axes.plot(
+                [row.of_point("bytes") for row in some],
+                [row.metric("ratio") for row in some],
+                color=colour,
+                linestyle="none",
+                marker=style.MATPLOTLIB_MARKERS.get(marker, "o"),
+                fillstyle="none" if hollow else "full",
+                label=(f"{name} (doubtful)" if hollow else name) if some else None,
+            )
+    axes.set_xscale("log", base=4)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(FixedLocator(style.RATIOS))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.times(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: units.size(value)))
+    axes.set(title="The simulation against what others measured", xlabel="bytes", ylabel="simulated / published time")
+
+
 def pictures(runs):
     """(file name, what draws it on its axes, inches of height)"""
-    for metric, label, show in (("busbw", "bus bandwidth", units.bandwidth), ("seconds", "time", units.seconds)):
-        for panel in series.over_bytes(runs, metric):
-            if any(one.points for one in panel.series):
-                name = f"allreduce {'bandwidth' if metric == 'busbw' else 'time'} {panel.title}"
-                yield name, lambda axes, p=panel, l=label, s=show: over_bytes(axes, p, l, s), 4.5
+    for bench, what in (("allreduce", "All-reduce"), ("collective", "Collectives")):
+        for metric, label, show in (("busbw", "bus bandwidth", units.bandwidth), ("seconds", "time", units.seconds)):
+            for panel in series.over_bytes(runs, metric, bench):
+                if any(one.points for one in panel.series):
+                    name = f"{bench} {'bandwidth' if metric == 'busbw' else 'time'} {panel.title}"
+                    title = f"{what}, {panel.title}"
+                    yield name, partial(over_bytes, panel=panel, label=label, show=show, title=title), 4.5
+    maps = races.races(runs)
+    if maps:
+        yield "winners", partial(winners, maps=maps), 1.5 + 0.5 * len(maps)
+    for panel in fabrics.over_bytes(fabrics.allreduce(runs)):
+        title = f"Fabrics, {panel.title}"
+        yield f"fabrics {panel.title}", partial(
+            over_bytes, panel=panel, label="time, fastest algorithm", show=units.seconds, title=title
+        ), 4.5
     for title, bars in series.steps(runs):
-        yield f"step {title}", lambda axes, t=title, b=bars: stacked(axes, t, b), 1.3 + 0.33 * len(bars)
+        yield f"step {title}", partial(stacked, title=title, bars=bars), 1.3 + 0.33 * len(bars)
+    for name, spans, nature in timelines.steps_watched(runs):
+        lanes = {span.lane for span in spans}
+        yield f"timeline {name}", partial(timeline, name=name, spans=spans, nature=nature), 1.5 + 0.4 * len(lanes)
     for panel in series.speedups(runs):
-        yield f"speedup {panel.title}", lambda axes, p=panel: over_devices(axes, p), 4.5
+        label = "images per second, over one device's"
+        title = f"Speed-up, {panel.title}"
+        yield f"speedup {panel.title}", partial(over_devices, found=panel.series, title=title, label=label), 4.5
+        found, title = list(map(series.per_device, panel.series)), f"Efficiency, {panel.title}"
+        yield f"efficiency {panel.title}", partial(
+            over_devices, found=found, title=title, label="speed-up over devices"
+        ), 4.5
     for metric, label in series.LEARNED.items():
         found = series.epochs(load.rows(runs, "train"), metric)
         if found and max(len(one.points) for one in found) > 1:
-            yield label, lambda axes, f=found, l=label: over_epochs(axes, f, l), 4.5
+            yield label, partial(over_epochs, found=found, label=label), 4.5
+    found = [row for row in published.compared(runs) if row.of_point("bytes")]
+    if found:
+        yield "published", partial(validation, found=found), 5.5
 
 
 def file_names(names):
@@ -136,7 +220,8 @@ def draw(folder, chosen):
             axes.grid(True, color="#dfe3e8", linewidth=0.7)
             for side in ("top", "right"):
                 axes.spines[side].set_visible(False)
-            axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
+            if axes.get_legend_handles_labels()[1]:
+                axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
             for kind, more in (("png", {"dpi": 144}), ("svg", {"metadata": {"Date": None}})):
                 written.append(os.path.join(folder, f"{name}.{kind}"))
                 figure.savefig(written[-1], bbox_inches="tight", **more)

@@ -51,6 +51,9 @@ SCALES = {"Blues": [[0, "#e3edf8"], [1, "#5f9bd8"]], "Oranges": [[0, "#fbead9"],
 FABRICS = ["#3b9a57", "#b0573a", "#7f74c9", "#3f8fa8", "#a8842c"]
 FABRIC_MARKERS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star"]
 
+# Ticks of what is near 1.
+RATIOS = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 4, 10)
+
 # Lines that no run made: what others are held against.
 REFERENCES = {"ideal": "#8a8f98", "bound": "#8a8f98"}
 

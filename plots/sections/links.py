@@ -19,30 +19,14 @@ def fabrics(runs, page):
 
 def over_bytes(works, page):
     """Panels of the time over bytes, a line a fabric."""
-
-    def shape(work):
-        return work.row.nature, work.row.ranks, *(work.row.text(name) for name in ("dtype", "op", "software"))
-
-    for (nature, ranks, *words), group in series.grouped(works, shape).items():
-        best = {}
-        for work in group:
-            for name, seconds in work.seconds.items():
-                times = best.setdefault(name, {})
-                size = work.row.of_point("bytes")
-                times[size] = min(seconds, times.get(size, seconds))
-        found = [
-            series.Series(name, style.fabric(place), nature, [(*point, None, None) for point in sorted(times.items())])
-            for place, (name, times) in enumerate(best.items())
-        ]
-        points = [point for one in found for point in one.points if point[0]]
-        if points:
-            figure = page.figure(
-                drawing.lines(found, units.size, units.seconds),
-                xaxis=drawing.byte_axis([point[0] for point in points]),
-                yaxis=drawing.log_axis([point[1] for point in points], units.seconds),
-            )
-            title = ["all-reduce", units.counted(ranks, "rank"), *words, "" if nature == "measured" else nature]
-            yield " · ".join(filter(None, title)), figure
+    for panel in compared.over_bytes(works):
+        points = drawing.points_of(panel.series)
+        figure = page.figure(
+            drawing.lines(panel.series, units.size, units.seconds),
+            xaxis=drawing.byte_axis([point[0] for point in points]),
+            yaxis=drawing.log_axis([point[1] for point in points], units.seconds),
+        )
+        yield panel.title, figure
 
 
 def in_training(works, page):

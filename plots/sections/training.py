@@ -6,6 +6,7 @@ import math
 from plots import drawing, headline, series, style, units
 from plots.load import machine_of, rows
 from plots.page import chosen, folded, noted
+from plots.timelines import steps_watched
 
 
 CARRIED = {
@@ -150,10 +151,7 @@ def alone(row, size, runs):
 
 
 def timelines(runs, page):
-    good = [row for row in rows(runs, "train") if row.ok and spans_of(row)]
-    good.sort(key=lambda row: (not row.measured, -row.ranks))  # one device has little to show
-    names = series.told_apart(good, ("lr",), ("algorithm", "device"))
-    panels = [(name, timeline(spans_of(row), row.nature, page)) for row, name in zip(good, names)]
+    panels = [(name, timeline(spans, nature, page)) for name, spans, nature in steps_watched(runs)]
     lead = (
         "Measured ones are from a run of their own with a clock around every part, which costs time itself: it says"
         " where, not how long. Drag to zoom, double-click to come back."
@@ -161,50 +159,20 @@ def timelines(runs, page):
     return noted(lead) + chosen("Show", panels) if panels else ""
 
 
-def spans_of(row):
-    """(lane, kind, name, begin, end) of what can be drawn: the parts that were watched; of a forecast, which was not
-    watched but knows when its buckets are ready, begin and end, those beside the phases."""
-    found = []
-    for span in row.list("timeline"):
-        if isinstance(span, dict):
-            begin, end = units.number(span.get("begin_seconds")), units.number(span.get("end_seconds"))
-            if begin is not None and end is not None and end >= begin:
-                found.append((str(span.get("lane")), str(span.get("kind")), str(span.get("name")), begin, end))
-    return found or forecast(row)
-
-
-def forecast(row):
-    step, forward, backward, update = (
-        row.metric(f"{name}_seconds") for name in ("step", "forward", "backward", "optimizer")
-    )
-    if row.measured or None in (step, forward, backward, update):
-        return []
-    ends = (("forward", 0, forward), ("backward", forward, forward + backward), ("update", step - update, step))
-    found = [("every device", kind, kind, begin, end) for kind, begin, end in ends]
-    for bucket in row.list("buckets"):
-        bucket = bucket if isinstance(bucket, dict) else {}
-        begin, end = units.number(bucket.get("begin_seconds")), units.number(bucket.get("end_seconds"))
-        if begin is not None and end is not None:
-            layers = bucket.get("layers")
-            layers = ", ".join(map(str, layers)) if isinstance(layers, list) else ""
-            name = " of ".join(filter(None, (units.size(bucket.get("bytes")), layers)))
-            found.append(("communication", "all_reduce", name, begin, end))
-    return found
-
-
 def timeline(spans, nature, page):
-    lanes = list(dict.fromkeys(span[0] for span in spans))
+    lanes = list(dict.fromkeys(span.lane for span in spans))
     traces = []
-    for kind in dict.fromkeys(span[1] for span in spans):
-        those = [span for span in spans if span[1] == kind]
+    for kind in dict.fromkeys(span.kind for span in spans):
+        those = [span for span in spans if span.kind == kind]
         texts = [
-            f"{name}\n{kind} on {lane}\n{units.seconds(begin)} to {units.seconds(end)}, {units.seconds(end - begin)}"
-            for lane, _, name, begin, end in those
+            f"{one.name}\n{kind} on {one.lane}\n"
+            f"{units.seconds(one.begin)} to {units.seconds(one.end)}, {units.seconds(one.end - one.begin)}"
+            for one in those
         ]
-        (trace,) = drawing.bars(lanes, [(kind, style.work(kind), [span[4] - span[3] for span in those], texts)], [])
-        trace.update(y=[lanes.index(span[0]) for span in those], base=[span[3] for span in those], width=0.8)
+        (trace,) = drawing.bars(lanes, [(kind, style.work(kind), [one.end - one.begin for one in those], texts)], [])
+        trace.update(y=[lanes.index(one.lane) for one in those], base=[one.begin for one in those], width=0.8)
         trace["marker"] = {"color": style.work(kind), "line": {"width": 0.5, "color": "#ffffff"}}
-        trace.update(hovertext=trace["text"], text=[drawing.figure_text(span[2]) for span in those])
+        trace.update(hovertext=trace["text"], text=[drawing.figure_text(one.name) for one in those])
         trace.update(textposition="inside", insidetextanchor="middle", textangle=0, insidetextfont={"color": "#ffffff"})
         if nature != "measured":
             trace["marker"]["pattern"] = {"shape": "/"}
@@ -216,6 +184,6 @@ def timeline(spans, nature, page):
         uniformtext={"minsize": 10, "mode": "hide"},  # a name stands in its bar where it has room
         dragmode="zoom",
         margin={"l": 10},
-        xaxis=drawing.time_axis("since the step began", max(span[4] for span in spans)),
+        xaxis=drawing.time_axis("since the step began", max(span.end for span in spans)),
         yaxis={**drawing.name_axis(lanes), "fixedrange": True},
     )

@@ -4,8 +4,6 @@
 from plots import drawing, published, series, style, units
 from plots.page import folded, noted
 
-TICKS = (0.1, 0.25, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 4, 10)
-
 
 def machine(row):
     return row.text("topology", "?")
@@ -82,7 +80,7 @@ def drawn(found, page):
         caption="simulated over published time",
         hovermode="closest",
         xaxis=drawing.byte_axis([row.of_point("bytes") for row in found]),
-        yaxis=drawing.axis(type="log", tickvals=TICKS, ticktext=list(map(units.times, TICKS))),
+        yaxis=drawing.axis(type="log", tickvals=style.RATIOS, ticktext=list(map(units.times, style.RATIOS))),
     )
 
 

@@ -69,7 +69,16 @@ class Figures(unittest.TestCase):
         self.assertEqual([os.path.join(folder, name) for name in names], sorted(done.stdout.split()))
         plain = {name[:-4] for name in names}
         self.assertEqual(names, sorted(f"{name}.{kind}" for name in plain for kind in ("png", "svg")))
-        for start in ("allreduce-bandwidth-", "allreduce-time-", "step-", "speedup-", "test-accuracy"):
+        starts = (
+            "allreduce-bandwidth-",
+            "allreduce-time-",
+            "collective-time-",
+            "fabrics-",
+            "step-",
+            "timeline-",
+            "speedup-",
+        )
+        for start in (*starts, "efficiency-", "test-accuracy", "winners", "published"):
             self.assertTrue(any(name.startswith(start) for name in plain), start)
 
     def test_a_png_is_large_enough_to_read_and_not_blank(self):
@@ -95,6 +104,21 @@ class Figures(unittest.TestCase):
     def test_the_speed_up_shows_the_ideal(self):
         text = self.texts("whole", "speedup-lenet-weak-scaling")
         for word in ("ideal", "devices", "distributed"):
+            self.assertTrue(word in text, word)
+
+    def test_the_winners_the_fabrics_and_the_published_times_are_named(self):
+        for name, words in (
+            ("winners", ("The fastest algorithm", "cpu:4 · 4 ranks", "tree", "ring", "64 KiB")),
+            ("fabrics-all-reduce-4-ranks-f32-sum-simulated", ("dgx-made-up without nvlink", "64 MiB")),
+            ("published", ("dgx-h100", "dgx-a100 (doubtful)", "simulated / published time", "1.25")),
+            ("collective-bandwidth-broadcast-4-ranks-f32-in-place", ("Collectives, broadcast · 4 ranks", "ring")),
+        ):
+            for word in words:
+                self.assertTrue(word in self.texts("whole", name), f"{word} in {name}")
+
+    def test_a_timeline_names_its_lanes_and_what_they_do(self):
+        text = self.texts("whole", "timeline-scratch-ring-cpu-2")
+        for word in ("cpu:0 communication", "cpu:1", "all_reduce", "backward", "since the step began"):
             self.assertTrue(word in text, word)
 
     def test_odd_words_are_drawn_as_they_are(self):
