@@ -82,11 +82,17 @@ class Bench {
   void run_group(Members& members, bench::Session& session) {
     for (Member& member : members) {
       for (const json& point : member.points) {
-        member.rows.push_back(session.add(sweep_.describe(point, *member.devices)));
+        const std::size_t row = session.add(sweep_.describe(point, *member.devices));
+        if (const auto why = sweep_.refuses(point, *member.devices)) {
+          session.give_up(row, {harness::Status::refused, *why});
+        } else {
+          member.rows.push_back(row);
+        }
       }
     }
     std::vector<Member*> together;
     for (Member& member : members) {
+      if (member.rows.empty()) continue;
       auto course = sweep_.course_settings(member.devices->size());
       course.train = &train_;
       if (options_.on("eval")) course.test = &test_;

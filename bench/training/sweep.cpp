@@ -9,6 +9,7 @@
 #include "bench/main.hpp"
 #include "bench/session.hpp"
 #include "bench/training/options.hpp"
+#include "harness/device/cuda.hpp"
 #include "harness/sweep.hpp"
 #include "harness/text.hpp"
 
@@ -126,6 +127,19 @@ std::vector<json> Sweep::points() const {
     }
   }
   return points;
+}
+
+std::optional<std::string> Sweep::refuses(const json& point, const harness::Devices& devices) const {
+  const int slow_rank = conditions(devices.size()).slow_rank;
+  if (slow_rank >= 0 && harness::is_gpu(devices[slow_rank])) return "only CPU devices can be made slow";
+  if (point["strategy"] == "data_parallel" && harness::is_gpu(devices[0])) {
+    return "data_parallel takes the loss on the host, and its root is a GPU";
+  }
+  for (int rank = 0; rank < devices.size(); ++rank) {
+    if (options_.text("grad-dtype") == "f32" || !harness::is_gpu(devices[rank])) continue;
+    return "only CPU devices send gradients as another type than f32";
+  }
+  return std::nullopt;
 }
 
 harness::Result Sweep::describe(const json& point, const harness::Devices& devices) const {

@@ -171,7 +171,8 @@ class Train(FakeCase):
     binary = "bench_train"
 
     def setUp(self):
-        if "built without cuDNN" in self.run_bench("--device=cuda:0", "--data=synthetic", "--steps=1").stderr:
+        probe = ["--device=cuda:0", "--data=synthetic", "--steps=1", "--batch=1", "--iterations=1", "--warmup=0"]
+        if "built without cuDNN" in self.run_bench(*probe).stderr:
             self.skipTest("this build has no cuDNN")
 
     def test_lenet_reproduces_pytorch_on_one_gpu_and_on_two(self):
@@ -191,6 +192,15 @@ class Train(FakeCase):
         rows = self.results("--model=mlp", "--device=cuda:0,1,2", "--data=synthetic", "--steps=3", "--batch=7",
                             "--iterations=1")
         self.assertTrue(all(row["check"] == "exact" for row in rows))
+        # What only CPU devices can do is refused there, and ends nothing else.
+        for options, refused in ((["--strategy=data_parallel,scratch"], "data_parallel"),
+                                 (["--strategy=scratch", "--slow=1:2"], "scratch"),
+                                 (["--strategy=scratch", "--grad-dtype=bf16"], "scratch")):
+            rows = self.results("--model=mlp", "--device=cuda:0,1,cpu:2", "--data=synthetic", "--steps=1", "--batch=7",
+                                "--iterations=1", *options)
+            for row in rows:
+                there = row["point"]["device"] == "cuda:0,1" and row["point"]["strategy"] == refused
+                self.assertEqual(row["status"], "refused" if there else "ok", row["reason"])
         done = self.run_bench("--model=resnet18", "--device=cuda:0", "--data=synthetic", "--steps=1")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("--backend=cudnn", done.stderr)
