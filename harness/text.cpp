@@ -123,7 +123,7 @@ std::string format_seconds(double seconds) {
   if (!std::isfinite(seconds)) return "n/a";
   const double size = std::abs(seconds);
   // The limits are where three digits round up to the next unit.
-  if (size == 0) return "0 s";
+  if (size < 1e-12) return "0 s";  // the rounding of a difference
   if (size < 999.5e-9) return format_real(seconds * 1e9) + " ns";
   if (size < 999.5e-6) return format_real(seconds * 1e6) + " us";
   if (size < 999.5e-3) return format_real(seconds * 1e3) + " ms";

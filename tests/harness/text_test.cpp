@@ -92,6 +92,8 @@ TEST(Text, SizesPrintInTheLargestUnitThatTheyFill) {
 
 TEST(Text, TimesPrintWithThreeDigits) {
   EXPECT_EQ(format_seconds(0), "0 s");
+  EXPECT_EQ(format_seconds(-3.47e-18), "0 s");
+  EXPECT_EQ(format_seconds(2e-12), "0.00200 ns");
   EXPECT_EQ(format_seconds(250e-9), "250 ns");
   EXPECT_EQ(format_seconds(3.214e-6), "3.21 us");
   EXPECT_EQ(format_seconds(1.5e-3), "1.50 ms");
