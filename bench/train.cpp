@@ -20,6 +20,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr double share_of_measuring = 0.5;  // of a group's progress; the rest is training
+
 class Bench {
  public:
   explicit Bench(const harness::Options& options) : options_(options), sweep_(options), table_(sweep_.points()) {
@@ -124,8 +126,9 @@ class Bench {
       for (const bench::Way& way : member->fleet->ways()) {
         member->fleet->replicas().restore(initial);
         const auto failure = bench::attempt([&] {
-          train(way, *member->fleet, session,
-                [&](double share, const std::string& what) { session.show((trained + share) / ways, what); });
+          train(way, *member->fleet, session, [&](double share, const std::string& what) {
+            session.show(share_of_measuring + (1 - share_of_measuring) * (trained + share) / ways, what);
+          });
         });
         if (failure) session.give_up(way.row, *failure);
         ++trained;
@@ -148,7 +151,9 @@ class Bench {
         session.update(way.row, std::move(result));
       }
     }
-    const auto times = bench::time_steps(contenders, sweep_.measure_settings());
+    const auto times = bench::time_steps(contenders, sweep_.measure_settings(), [&](double share) {
+      session.show(share_of_measuring * share, "steps of " + std::to_string(rows.size()) + " ways in turns");
+    });
     for (std::size_t i = 0; i < rows.size(); ++i) {
       harness::Result result = session.results()[rows[i]];
       bench::Replicas& replicas = *contenders[i].replicas;

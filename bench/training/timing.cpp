@@ -59,7 +59,8 @@ std::vector<double> compare_steps(std::span<const std::unique_ptr<Strategy>> str
   return seconds;
 }
 
-std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const harness::MeasureSettings& settings) {
+std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const harness::MeasureSettings& settings,
+                                  const std::function<void(double)>& shown) {
   std::map<Replicas*, std::vector<float>> initial;
   for (const Contender& contender : contenders) {
     if (!initial.contains(contender.replicas)) initial[contender.replicas] = contender.replicas->state();
@@ -93,7 +94,11 @@ std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const h
     const auto kind = std::pair(contender.replicas, contender.kind);
     if (!compute_of.contains(kind)) compute_of[kind] = add(contender, Work::compute, nullptr);
   }
-  const auto measured = harness::measure(trials, settings);
+  std::size_t settled = 0;
+  const auto measured = harness::measure(trials, settings, [&](std::size_t, const harness::Measurement& now) {
+    settled += now.stop ? 1 : 0;
+    shown(static_cast<double>(settled) / static_cast<double>(trials.size()));
+  });
   for (const auto& [replicas, state] : initial) replicas->restore(state);
 
   std::vector<StepTimes> times;

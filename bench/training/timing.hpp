@@ -33,7 +33,9 @@ struct StepTimes {
 std::vector<double> compare_steps(std::span<const std::unique_ptr<Strategy>> strategies, Replicas& replicas,
                                   const harness::MeasureSettings& settings);
 
-// The replicas hold the initial state and the strategies a loaded batch; both are so again at the end.
-std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const harness::MeasureSettings& settings);
+// The replicas hold the initial state and the strategies a loaded batch; both are so again at the end. `shown` is told
+// which part of it is done.
+std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const harness::MeasureSettings& settings,
+                                  const std::function<void(double)>& shown);
 
 }  // namespace bench
