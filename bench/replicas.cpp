@@ -111,16 +111,41 @@ void Replicas::compute(int rank, const std::function<void()>& issue) const {
   });
 }
 
+std::vector<harness::Event> Replicas::mark() const {
+  std::vector<harness::Event> events;
+  for (const auto& stream : streams_) events.push_back(stream->record(harness::Timing::on));
+  return events;
+}
+
+void Replicas::pass(int layer, bool is_backward, const std::function<void()>& issue) {
+  if (!passes_) return issue();
+  auto begin = mark();
+  issue();
+  passes_->push_back({layer, is_backward, std::move(begin), mark()});
+}
+
+std::vector<Pass> Replicas::unwatch() {
+  auto passes = std::move(*passes_);
+  passes_.reset();
+  return passes;
+}
+
 void Replicas::forward() {
+  if (passes_) {
+    for (int layer = 0; layer < model().layers(); ++layer) forward(layer);
+    return;
+  }
   for (int rank = 0; rank < ranks(); ++rank) {
     compute(rank, [&] { model(rank).forward(part_[rank]); });
   }
 }
 
 void Replicas::forward(int layer) {
-  for (int rank = 0; rank < ranks(); ++rank) {
-    compute(rank, [&] { model(rank).forward(layer, part_[rank]); });
-  }
+  pass(layer, false, [&] {
+    for (int rank = 0; rank < ranks(); ++rank) {
+      compute(rank, [&] { model(rank).forward(layer, part_[rank]); });
+    }
+  });
 }
 
 void Replicas::backward(const std::function<void(models::Slice)>& filled) {
@@ -132,12 +157,14 @@ void Replicas::backward(const std::function<void(models::Slice)>& filled) {
 
 models::Slice Replicas::backward(int layer) {
   models::Slice filled;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    compute(rank, [&] { filled = model(rank).backward(layer, part_[rank]); });
-    if (!accumulates() || !last_part_) continue;
-    const std::byte* earlier = earlier_gradients_[rank].data() + filled.offset * sizeof(float);
-    stream(rank).reduce(earlier, model(rank).gradients() + filled.offset, filled.count, {});
-  }
+  pass(layer, true, [&] {
+    for (int rank = 0; rank < ranks(); ++rank) {
+      compute(rank, [&] { filled = model(rank).backward(layer, part_[rank]); });
+      if (!accumulates() || !last_part_) continue;
+      const std::byte* earlier = earlier_gradients_[rank].data() + filled.offset * sizeof(float);
+      stream(rank).reduce(earlier, model(rank).gradients() + filled.offset, filled.count, {});
+    }
+  });
   return filled;
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,13 @@ struct Conditions {
   int slow_rank = -1;            // this rank computes everything...
   double slow_factor = 1;        // ...this much more slowly, by work that nobody needs (CPU devices only)
   bool shares_momentum = false;  // each rank has memory for its share of the momentum alone
+};
+
+// A layer's pass over the images that was watched: marks of each rank's stream before and after it.
+struct Pass {
+  int layer = 0;
+  bool is_backward = false;
+  std::vector<harness::Event> begin, end;
 };
 
 class Replicas {
@@ -71,6 +79,12 @@ class Replicas {
   // Of each rank, only this part.
   void update(const models::Sgd& how, const std::function<models::Slice(int rank)>& part);
 
+  // A timed mark on each rank's stream.
+  std::vector<harness::Event> mark() const;
+  // Has every layer's pass watched until unwatch(), which gives them in their order.
+  void watch() { passes_.emplace(); }
+  std::vector<Pass> unwatch();
+
   // Waits for all replicas.
   void sync() const;
   // After a sync: seconds of work that nobody needs which the slow rank has done so far.
@@ -96,6 +110,8 @@ class Replicas {
  private:
   // Issues a rank's compute, which is slow where it should be.
   void compute(int rank, const std::function<void()>& issue) const;
+  // Issues a layer's pass for all ranks.
+  void pass(int layer, bool is_backward, const std::function<void()>& issue);
   std::vector<float> parameters(int rank) const;
   // A rank's state by name, momentum that is shared out as it was put together there.
   std::vector<models::StateTensor> tensors(int rank, std::vector<float>& momentum) const;
@@ -117,6 +133,7 @@ class Replicas {
   double earlier_loss_ = 0;
   std::shared_ptr<double> planted_seconds_ = std::make_shared<double>(0);  // the slow rank's stream adds to it
   std::size_t capacity_;
+  std::optional<std::vector<Pass>> passes_;  // while they are watched
 };
 
 }  // namespace bench

@@ -5,20 +5,12 @@
 
 namespace bench {
 
-Step::Step(const Replicas& replicas, Work work) : replicas_(replicas), work_(work), marks_{mark()} {}
-
-std::vector<harness::Event> Step::mark() const {
-  std::vector<harness::Event> events;
-  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
-    events.push_back(replicas_.stream(rank).record(harness::Timing::on));
-  }
-  return events;
-}
+Step::Step(const Replicas& replicas, Work work) : replicas_(replicas), work_(work), marks_{replicas.mark()} {}
 
 void Step::add(const std::string& name, bool computes, const std::function<void()>& issue) {
   issue();
   phases_.push_back({name, computes});
-  marks_.push_back(mark());
+  marks_.push_back(replicas_.mark());
 }
 
 void Step::compute(const std::string& name, const std::function<void()>& issue) {
@@ -27,6 +19,10 @@ void Step::compute(const std::string& name, const std::function<void()>& issue) 
 
 void Step::communicate(const std::string& name, const std::function<void()>& issue) {
   if (communicates()) add(name, false, issue);
+}
+
+double Step::seconds_to(const harness::Event& event, int rank) const {
+  return replicas_.devices().seconds_between(marks_.front()[rank], event);
 }
 
 std::vector<Phase> Step::phases() const {

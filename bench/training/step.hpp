@@ -32,12 +32,13 @@ class Step {
   void compute(const std::string& name, const std::function<void()>& issue);
   void communicate(const std::string& name, const std::function<void()>& issue);
 
-  // In the order of the step. Call after the replicas were synced.
+  // In the order of the step. This and the next: call after the replicas were synced.
   std::vector<Phase> phases() const;
+  // From the beginning of the step to a mark on this rank's stream.
+  double seconds_to(const harness::Event& event, int rank) const;
 
  private:
   void add(const std::string& name, bool computes, const std::function<void()>& issue);
-  std::vector<harness::Event> mark() const;
 
   const Replicas& replicas_;
   Work work_;

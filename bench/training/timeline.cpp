@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/training/timeline.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include "bench/training/reductions.hpp"
@@ -16,28 +17,42 @@ std::string lane_of(const Replicas& replicas, int rank) {
   return "rank " + std::to_string(rank) + ", " + replicas.stream(rank).device().name();
 }
 
+// Shown layer by layer.
+bool is_of_layers(const Phase& phase) {
+  return phase.name == "forward" || phase.name == "backward" || phase.name == "accumulate";
+}
+
 }  // namespace
 
-std::vector<Span> watch_step(Strategy& strategy, const Replicas& replicas) {
+std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas) {
   for (int i = 0; i < steps_before; ++i) run(strategy, replicas, Work::step);
   Reductions* reductions = strategy.all_reduces();
   if (reductions) reductions->watch();
+  replicas.watch();
   Step step(replicas, Work::step);
   strategy.issue(step);
   strategy.sync();
   const auto phases = step.phases();
+  const auto passes = replicas.unwatch();
   const auto watched = reductions ? reductions->unwatch() : std::vector<Watched>{};
 
   std::vector<Span> timeline;
   for (int rank = 0; rank < replicas.ranks(); ++rank) {
     const std::string lane = lane_of(replicas, rank);
+    const auto first = static_cast<std::ptrdiff_t>(timeline.size());
     double begin = 0;
     for (const Phase& phase : phases) {
       const double end = begin + phase.seconds[rank];
       // A replica that waits for the all-reduce has nothing to show: the all-reduce has a lane of its own.
-      if (phase.computes || !reductions) timeline.push_back({lane, phase.name, phase.name, begin, end});
+      const bool is_shown = phase.computes ? !is_of_layers(phase) : !reductions;
+      if (is_shown) timeline.push_back({lane, phase.name, phase.name, begin, end});
       begin = end;
     }
+    for (const Pass& pass : passes) {
+      timeline.push_back({lane, pass.is_backward ? "backward" : "forward", replicas.model().layer_name(pass.layer),
+                          step.seconds_to(pass.begin[rank], rank), step.seconds_to(pass.end[rank], rank)});
+    }
+    std::stable_sort(timeline.begin() + first, timeline.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
     for (const Watched& one : watched) {
       const std::string name = harness::format_bytes(one.slice.count * sizeof(float));
       timeline.push_back({lane + ", communication", "all_reduce", name, one.begin[rank], one.end[rank]});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step from begin to end, part by part: the phases of every replica, and each all-reduce from the moment that its
-// gradients are there to its end. Taken from a step of its own, apart from the samples: watching costs time.
+// One step from begin to end, part by part: the layers and phases of every replica, and each all-reduce from the moment
+// that its gradients are there to its end. Taken from a step of its own, apart from the samples: watching costs time.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,14 +12,14 @@
 namespace bench {
 
 struct Span {
-  std::string lane;  // what is busy: a device, or its communication
-  std::string kind;  // the phase: forward, backward, update; all_reduce
-  std::string name;
+  std::string lane;           // what is busy: a device, or its communication
+  std::string kind;           // the phase: forward, backward, update; all_reduce
+  std::string name;           // the layer of forward and backward, the bytes of an all-reduce, else the phase
   double begin = 0, end = 0;  // seconds since the replica of this lane began: their clocks cannot be compared
 };
 
 // The last of three steps, on the loaded batch; the replicas' state changes as in any step.
-std::vector<Span> watch_step(Strategy& strategy, const Replicas& replicas);
+std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas);
 
 // As results/schema.json has it.
 nlohmann::json as_json(const std::vector<Span>& timeline);
