@@ -220,8 +220,8 @@ class Worker {
   static void perform(const Replay&, std::uint64_t) {}
   void perform(const Wait& work, std::uint64_t base) const {
     if (work.mark->wait(work.position + base, context_->spin, context_->deadline())) return;
-    throw TimedOut(device_ + " waited longer than " + std::to_string(context_->timeout.count()) +
-                   " s for another device's work");
+    throw TimedOut(device_ + " did not get another device's work within " + std::to_string(context_->timeout.count()) +
+                   " s");
   }
 
   std::shared_ptr<Queue> queue_;
