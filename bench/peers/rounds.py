@@ -134,7 +134,9 @@ def row_of(contender, metric, **metrics):
 
 def save(path, run, rows, module):
     """`run` is that of a report of Ringmark's from the same machine; the command becomes this one."""
-    run = {**run, "command": ["python3", "-m", module, *sys.argv[1:]], "complete": True}
+    of_this_machine = ("--bin=", "--python=", "--output=")
+    words = [word for word in sys.argv[1:] if not word.startswith(of_this_machine)]
+    run = {**run, "command": ["python3", "-m", module, *words], "complete": True}
     write(path, json.dumps({"schema": 1, "run": run, "results": rows}, indent=1) + "\n", module)
 
 
