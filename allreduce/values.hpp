@@ -54,9 +54,8 @@ std::optional<harness::Wrong> compare(const Pattern& pattern, int rank, const st
 
 enum class Numbers { whole, real };
 
-// Whether a pattern has reals too: sums and averages of floating-point numbers, in a collective that reduces. Uniform
-// in
-// [-1, 1), rounded to the type.
+// Whether a pattern has reals too: sums and averages of floating-point numbers, in a collective that reduces. They are
+// uniform in [-1, 1), rounded to the type.
 bool has_reals(const Pattern& pattern);
 void fill_reals(const Pattern& pattern, int rank, std::byte* into, std::size_t count);
 
