@@ -15,7 +15,6 @@ namespace allreduce {
 namespace {
 
 using harness::Dtype;
-using harness::Op;
 
 std::uint64_t draw(const Pattern& pattern, int rank, std::size_t index) {
   return harness::splitmix64(harness::splitmix64(pattern.seed * 0x10001ULL + static_cast<std::uint64_t>(rank)) ^ index);
@@ -131,7 +130,7 @@ double real(const Pattern& pattern, int rank, std::size_t index) {
 
 std::int64_t contribution(const Pattern& pattern, int rank, std::size_t index) {
   const std::uint64_t bits = draw(pattern, rank, index);
-  if (pattern.op == Op::prod) {
+  if (pattern.op == harness::Op::prod) {
     // Which ranks may bring a two goes round with the index, so that there are never more than `most_twos`.
     const bool may_be_two = (static_cast<std::size_t>(rank) + index) % pattern.ranks < most_twos;
     const std::uint64_t pick = bits % 3;
@@ -139,7 +138,7 @@ std::int64_t contribution(const Pattern& pattern, int rank, std::size_t index) {
   }
   const std::int64_t whole = std::int64_t{1} << exact_bits(pattern.dtype);
   // avg: a multiple of the number of ranks, whose sum then divides exactly.
-  const std::int64_t factor = pattern.op == Op::avg ? pattern.ranks : 1;
+  const std::int64_t factor = pattern.op == harness::Op::avg ? pattern.ranks : 1;
   const std::int64_t most = whole / pattern.ranks / factor;
   if (most == 0) {  // Too many ranks for all of them; who may bring one goes round with the index.
     const bool may = (static_cast<std::size_t>(rank) + index) % pattern.ranks < std::size_t(whole / factor);
@@ -153,14 +152,14 @@ std::int64_t reduced(const Pattern& pattern, std::size_t index) {
   for (int rank = 1; rank < pattern.ranks; ++rank) {
     const std::int64_t value = contribution(pattern, rank, index);
     switch (pattern.op) {
-      case Op::sum:
-      case Op::avg: result += value; break;
-      case Op::min: result = std::min(result, value); break;
-      case Op::max: result = std::max(result, value); break;
-      case Op::prod: result *= value; break;
+      case harness::Op::sum:
+      case harness::Op::avg: result += value; break;
+      case harness::Op::min: result = std::min(result, value); break;
+      case harness::Op::max: result = std::max(result, value); break;
+      case harness::Op::prod: result *= value; break;
     }
   }
-  return pattern.op == Op::avg ? result / pattern.ranks : result;
+  return pattern.op == harness::Op::avg ? result / pattern.ranks : result;
 }
 
 Part owed(const Pattern& pattern, int rank, std::size_t count) {
@@ -208,7 +207,8 @@ std::optional<harness::Wrong> compare(const Pattern& pattern, int rank, const st
 }
 
 bool has_reals(const Pattern& pattern) {
-  return reduces(pattern.collective) && pattern.dtype != Dtype::i32 && (pattern.op == Op::sum || pattern.op == Op::avg);
+  return reduces(pattern.collective) && pattern.dtype != Dtype::i32 &&
+         (pattern.op == harness::Op::sum || pattern.op == harness::Op::avg);
 }
 
 void fill_reals(const Pattern& pattern, int rank, std::byte* into, std::size_t count) {
@@ -217,7 +217,7 @@ void fill_reals(const Pattern& pattern, int rank, std::byte* into, std::size_t c
 
 std::optional<harness::Wrong> compare_reals(const Pattern& pattern, int rank, const std::byte* got, std::size_t count) {
   Tally tally(rank);
-  const bool divides = pattern.op == Op::avg && pattern.ranks > 1;
+  const bool divides = pattern.op == harness::Op::avg && pattern.ranks > 1;
   const Part part = owed(pattern, rank, count);
   with_type(pattern.dtype, [&](auto type) {
     using Stored = decltype(type);

@@ -39,9 +39,9 @@ struct Block {
   std::size_t next = 0;
 };
 
-class Program {
+class XmlProgram {
  public:
-  explicit Program(const pugi::xml_node& algo)
+  explicit XmlProgram(const pugi::xml_node& algo)
       : ranks_(algo.attribute("ngpus").as_int()), chunks_(algo.attribute("nchunksperloop").as_int()) {
     const std::string coll = algo.attribute("coll").as_string();
     if (coll != "allreduce") throw UsageError("its coll is '" + coll.substr(0, 30) + "', not allreduce");
@@ -226,7 +226,7 @@ Schedule read_msccl_xml(const std::string& text) {
   if (std::string(algo.name()) != "algo") {
     throw UsageError("<" + std::string(algo.name()).substr(0, 40) + "> is no MSCCL program, whose root is <algo>");
   }
-  return Program(algo).run(algo.attribute("name").as_string());
+  return XmlProgram(algo).run(algo.attribute("name").as_string());
 }
 
 }  // namespace allreduce

@@ -130,9 +130,9 @@ class Groups {
   std::vector<int> parent_;
 };
 
-class Reader {
+class MatrixReader {
  public:
-  Reader(const Matrix& matrix, const std::string& text) : matrix_(matrix) {
+  MatrixReader(const Matrix& matrix, const std::string& text) : matrix_(matrix) {
     for (const std::string& column : matrix.columns) {
       if (is_gpu(column)) gpus_.push_back(*std::ranges::find(matrix.rows, column, &Row::name));
     }
@@ -324,7 +324,7 @@ json read_nvidia_smi(const std::string& text) {
     }
   }
   if (!distances) throw UsageError("no matrix of nvidia-smi topo -m is in it: the line of its columns is missing");
-  return Reader(*distances, text).read(peers_refused);
+  return MatrixReader(*distances, text).read(peers_refused);
 }
 
 }  // namespace allreduce

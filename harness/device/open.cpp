@@ -30,11 +30,11 @@ std::unique_ptr<Devices> open_cpu(std::string_view point, std::string_view count
   return open_cpu_devices(count, settings);
 }
 
-struct Kind {
+struct KindOfDevice {
   std::string_view name;
   std::unique_ptr<Devices> (*open)(std::string_view point, std::string_view rest, const DeviceSettings&);
 };
-constexpr std::array kinds = {Kind{"cpu", open_cpu}, Kind{"cuda", open_cuda_devices}};
+constexpr std::array kinds = {KindOfDevice{"cpu", open_cpu}, KindOfDevice{"cuda", open_cuda_devices}};
 
 std::string_view kind_of(std::string_view element) { return element.substr(0, element.find(':')); }
 

@@ -8,11 +8,10 @@
 #include "allreduce/cost.hpp"
 #include "allreduce/verify.hpp"
 #include "harness/error.hpp"
+#include "tests/allreduce/common.hpp"
 
 namespace allreduce {
 namespace {
-
-constexpr Placement placements[] = {Placement::in_place, Placement::out_of_place};
 
 int log2_up(int ranks) { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
 

@@ -10,18 +10,15 @@
 
 #include "allreduce/algorithms.hpp"
 #include "harness/random.hpp"
+#include "tests/allreduce/common.hpp"
 
 namespace allreduce {
 namespace {
 
 using harness::Dtype;
-using harness::Op;
 
-constexpr Dtype dtypes[] = {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16, Dtype::i32};
-constexpr Op all_ops[] = {Op::sum, Op::avg, Op::min, Op::max, Op::prod};
-constexpr Placement placements[] = {Placement::in_place, Placement::out_of_place};
-constexpr int ranks = 3;
-constexpr std::size_t count = 10007;
+constexpr int three_ranks = 3;
+constexpr std::size_t elements = 10007;
 
 // A program whose every run is right until `damage` has been at its results; runs count from 0.
 class Damaged : public Program {
@@ -47,14 +44,16 @@ class Check : public testing::Test {
  protected:
   // Checks a ring that `damage` has been at.
   std::optional<Fault> check_damaged(Vectors& vectors, std::function<void(int run)> damage) {
-    Damaged program(
-        prepare(
-            ring({ranks}),
-            {devices_.get(), count, vectors.pattern().dtype, vectors.pattern().op, Launch::eager, {vectors.buffers()}}),
-        std::move(damage));
+    Damaged program(prepare(ring({three_ranks}), {devices_.get(),
+                                                  elements,
+                                                  vectors.pattern().dtype,
+                                                  vectors.pattern().op,
+                                                  Launch::eager,
+                                                  {vectors.buffers()}}),
+                    std::move(damage));
     return check(program, vectors);
   }
-  std::unique_ptr<harness::Devices> devices_ = harness::open_devices("cpu:" + std::to_string(ranks), {1, 30});
+  std::unique_ptr<harness::Devices> devices_ = harness::open_devices("cpu:" + std::to_string(three_ranks), {1, 30});
 };
 
 // The smallest damage there is: the lowest bit of one element.
@@ -65,12 +64,12 @@ void flip_lowest_bit(std::byte* vector, std::size_t index, Dtype dtype) {
 TEST_F(Check, NamesOneDamagedElementOfAnyRankDtypeAndOp) {
   std::uint64_t draws = 0;
   for (const Dtype dtype : dtypes) {
-    for (const Op op : all_ops) {
-      const Pattern pattern{dtype, op, ranks, 5};
-      Vectors vectors(*devices_, pattern, count, Placement::in_place);
-      for (int rank = 0; rank < ranks; ++rank) {
+    for (const harness::Op op : all_ops) {
+      const Pattern pattern{dtype, op, three_ranks, 5};
+      Vectors vectors(*devices_, pattern, elements, Placement::in_place);
+      for (int rank = 0; rank < three_ranks; ++rank) {
         SCOPED_TRACE(std::string(name(dtype)) + ' ' + std::string(name(op)) + " rank " + std::to_string(rank));
-        const std::size_t index = harness::splitmix64(draws++) % count;
+        const std::size_t index = harness::splitmix64(draws++) % elements;
         const auto fault = check_damaged(vectors, [&](int run) {
           if (run == 0) flip_lowest_bit(vectors.buffers().data[rank], index, dtype);
         });
@@ -89,9 +88,9 @@ TEST_F(Check, NamesOneDamagedElementOfAnyRankDtypeAndOp) {
 }
 
 TEST_F(Check, CountsAllDamagedElementsAndNamesTheFirst) {
-  Vectors vectors(*devices_, {Dtype::f32, Op::max, ranks, 5}, count, Placement::in_place);
+  Vectors vectors(*devices_, {Dtype::f32, harness::Op::max, three_ranks, 5}, elements, Placement::in_place);
   const auto fault = check_damaged(vectors, [&](int) {
-    for (const std::size_t index : {count - 1, std::size_t{5000}, std::size_t{70}}) {
+    for (const std::size_t index : {elements - 1, std::size_t{5000}, std::size_t{70}}) {
       flip_lowest_bit(vectors.buffers().data[1], index, Dtype::f32);
       flip_lowest_bit(vectors.buffers().data[2], index - 1, Dtype::f32);
     }
@@ -104,7 +103,7 @@ TEST_F(Check, CountsAllDamagedElementsAndNamesTheFirst) {
 
 TEST_F(Check, SeesThatARunDidNothing) {
   for (const Placement placement : placements) {
-    Vectors vectors(*devices_, {Dtype::f32, Op::sum, ranks, 5}, count, placement);
+    Vectors vectors(*devices_, {Dtype::f32, harness::Op::sum, three_ranks, 5}, elements, placement);
     struct Idle : Program {
       std::vector<harness::Event> enqueue(std::span<const harness::Event>) override { return {}; }
       double time(int) override { return 0; }
@@ -112,14 +111,14 @@ TEST_F(Check, SeesThatARunDidNothing) {
     } idle;
     const auto fault = check(idle, vectors);
     ASSERT_TRUE(fault);
-    EXPECT_GT(fault->wrong.count, static_cast<std::int64_t>(count));
+    EXPECT_GT(fault->wrong.count, static_cast<std::int64_t>(elements));
   }
 }
 
 TEST_F(Check, SeesReplicasOfRandomRealsThatDifferInOneBit) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16}) {
-    for (const Op op : {Op::sum, Op::avg}) {
-      Vectors vectors(*devices_, {dtype, op, ranks, 5}, count, Placement::in_place);
+    for (const harness::Op op : {harness::Op::sum, harness::Op::avg}) {
+      Vectors vectors(*devices_, {dtype, op, three_ranks, 5}, elements, Placement::in_place);
       const auto fault = check_damaged(vectors, [&](int run) {
         if (run == 1) flip_lowest_bit(vectors.buffers().data[2], 77, dtype);
       });
@@ -133,7 +132,7 @@ TEST_F(Check, SeesReplicasOfRandomRealsThatDifferInOneBit) {
 }
 
 TEST_F(Check, SeesAnErrorThatAllReplicasShare) {
-  Vectors vectors(*devices_, {Dtype::f32, Op::sum, ranks, 5}, count, Placement::in_place);
+  Vectors vectors(*devices_, {Dtype::f32, harness::Op::sum, three_ranks, 5}, elements, Placement::in_place);
   const auto fault = check_damaged(vectors, [&](int run) {
     if (run == 0) return;
     for (std::byte* data : vectors.buffers().data) {
@@ -152,7 +151,7 @@ TEST_F(Check, SeesAnErrorThatAllReplicasShare) {
 TEST(Reals, RoundAndAreWithinTheirBoundInAnyOrder) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16}) {
     for (const int all : {1, 2, 7, 64}) {
-      const Pattern pattern{dtype, Op::sum, all, 3};
+      const Pattern pattern{dtype, harness::Op::sum, all, 3};
       constexpr std::size_t length = 501;
       const auto sum_of = [&](bool backwards) {
         std::vector<std::byte> sum(length * size_of(dtype));
@@ -162,7 +161,7 @@ TEST(Reals, RoundAndAreWithinTheirBoundInAnyOrder) {
         const auto stream = (*devices)[0].make_stream();
         for (int rank = 1; rank < all; ++rank) {
           fill_reals(pattern, backwards ? all - 1 - rank : rank, next.data(), length);
-          stream->reduce(next.data(), sum.data(), length, {dtype, Op::sum});
+          stream->reduce(next.data(), sum.data(), length, {dtype, harness::Op::sum});
           stream->sync();
         }
         EXPECT_FALSE(compare_reals(pattern, 0, sum.data(), length)) << name(dtype) << ' ' << all;
@@ -181,7 +180,7 @@ TEST_P(CheckOfEveryAlgorithm, FindsItExactAndItsRealsTheSameEverywhere) {
   const auto& [size, placement] = GetParam();
   const auto devices = harness::open_devices("cpu:" + std::to_string(size), {1, 30});
   for (const Dtype dtype : dtypes) {
-    for (const Op op : all_ops) {
+    for (const harness::Op op : all_ops) {
       Vectors vectors(*devices, {dtype, op, size, 5}, 1009, placement);
       for (const Algorithm& algorithm : algorithms()) {
         const auto program = prepare(algorithm.build({size, 1, placement}),

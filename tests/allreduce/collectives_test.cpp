@@ -10,13 +10,13 @@
 #include "allreduce/values.hpp"
 #include "allreduce/verify.hpp"
 #include "harness/error.hpp"
+#include "tests/allreduce/common.hpp"
 
 namespace allreduce {
 namespace {
 
 constexpr Collective others[] = {Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
                                  Collective::reduce};
-constexpr Placement placements[] = {Placement::in_place, Placement::out_of_place};
 
 class EachCollective : public testing::TestWithParam<Collective> {};
 
@@ -36,17 +36,17 @@ TEST_P(EachCollective, IsProvedForOneToSixtyFourRanksAndEveryRoot) {
 }
 
 // Every way that a schedule is run on CPU devices.
-struct Way {
+struct Preparation {
   Launch launch;
   Direction direction = Direction::pull;
   bool fused = false;
   std::unique_ptr<Program> (*prepare)(const Schedule&, const Problem&) = prepare_streams;
 };
-constexpr Way ways[] = {{Launch::eager},
-                        {Launch::eager, Direction::push},
-                        {Launch::eager, Direction::pull, true},
-                        {Launch::graph},
-                        {Launch::graph, Direction::pull, false, prepare_compiled}};
+constexpr Preparation ways[] = {{Launch::eager},
+                                {Launch::eager, Direction::push},
+                                {Launch::eager, Direction::pull, true},
+                                {Launch::graph},
+                                {Launch::graph, Direction::pull, false, prepare_compiled}};
 
 TEST_P(EachCollective, IsExactOnDevicesInEveryWay) {
   for (const int ranks : {1, 2, 3, 5}) {
@@ -58,7 +58,7 @@ TEST_P(EachCollective, IsExactOnDevicesInEveryWay) {
           Vectors vectors(*devices, {harness::Dtype::f32, op, ranks, 7, GetParam(), shape.root}, count, placement);
           for (const Algorithm& algorithm : algorithms(GetParam())) {
             const Schedule schedule = algorithm.build(shape);
-            for (const Way& way : ways) {
+            for (const Preparation& way : ways) {
               const auto program = way.prepare(schedule, {devices.get(),
                                                           count,
                                                           harness::Dtype::f32,
@@ -86,7 +86,7 @@ TEST_P(EachCollective, StaysExactOverManyRunsBackToBack) {
   for (const std::size_t count : {17, 5003}) {
     Vectors vectors(*devices, pattern, count, shape.placement);
     for (const Algorithm& algorithm : algorithms(GetParam())) {
-      for (const Way& way : ways) {
+      for (const Preparation& way : ways) {
         const auto program = way.prepare(algorithm.build(shape), {devices.get(),
                                                                   count,
                                                                   pattern.dtype,

@@ -8,15 +8,12 @@
 #include "allreduce/engine.hpp"
 #include "allreduce/values.hpp"
 #include "allreduce/verify.hpp"
+#include "tests/allreduce/common.hpp"
 
 namespace allreduce {
 namespace {
 
 using harness::Dtype;
-
-constexpr Dtype dtypes[] = {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16, Dtype::i32};
-constexpr harness::Op all_ops[] = {harness::Op::sum, harness::Op::avg, harness::Op::min, harness::Op::max,
-                                   harness::Op::prod};
 
 // The vectors of `sets` all-reduces, in device memory.
 struct Vectors {

@@ -12,17 +12,13 @@
 #include "allreduce/values.hpp"
 #include "allreduce/verify.hpp"
 #include "tests/allreduce/overlapped_runs.hpp"
+#include "tests/sanitized.hpp"
 
 namespace allreduce {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int interleavings = 5;
-constexpr int most_ranks = 4;
-#else
-constexpr int interleavings = 50;
-constexpr int most_ranks = 6;
-#endif
+constexpr int interleavings = sanitized ? 5 : 50;
+constexpr int most_ranks = sanitized ? 4 : 6;
 
 using Judge = std::function<void(const Schedule&)>;
 

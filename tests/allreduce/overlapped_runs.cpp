@@ -3,20 +3,13 @@
 
 namespace allreduce {
 
-namespace {
-
-constexpr auto dtype = harness::Dtype::f32;
-constexpr auto op = harness::Op::sum;
-
-}  // namespace
-
 OverlappedRuns::OverlappedRuns(RandomDevices& devices, const Schedule& schedule, Launch launch)
     : devices_(devices),
       count_(2 * schedule.chunks + 1),
       placement_(schedule.shape.placement),
-      pattern_{dtype, op, devices.size(), 7, schedule.collective, schedule.shape.root},
+      pattern_{harness::Dtype::f32, harness::Op::sum, devices.size(), 7, schedule.collective, schedule.shape.root},
       ready_(devices.size()),
-      destroyed_(count_ * size_of(dtype), std::byte{0xFF}) {
+      destroyed_(count_ * size_of(pattern_.dtype), std::byte{0xFF}) {
   const std::size_t bytes = destroyed_.size();
   const auto vector = [&](int rank) {
     memory_.push_back(devices[rank].allocate(bytes));
@@ -37,7 +30,7 @@ OverlappedRuns::OverlappedRuns(RandomDevices& devices, const Schedule& schedule,
     }
   }
   for (int rank = 0; rank < devices.size(); ++rank) users_.push_back(devices[rank].make_stream());
-  program_ = prepare_streams(schedule, {&devices, count_, dtype, op, launch, sets_});
+  program_ = prepare_streams(schedule, {&devices, count_, pattern_.dtype, pattern_.op, launch, sets_});
 }
 
 Pattern OverlappedRuns::pattern_of(int run) const {

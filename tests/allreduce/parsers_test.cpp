@@ -6,11 +6,10 @@
 
 #include "allreduce/topologies.hpp"
 #include "harness/error.hpp"
+#include "tests/allreduce/common.hpp"
 
 namespace allreduce {
 namespace {
-
-const Constants constants;
 
 Topology parsed(const std::string& text) { return parse_topology(text, "pasted", constants); }
 

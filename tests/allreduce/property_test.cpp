@@ -12,16 +12,13 @@
 #include "allreduce/builder.hpp"
 #include "allreduce/verify.hpp"
 #include "tests/allreduce/overlapped_runs.hpp"
+#include "tests/sanitized.hpp"
 
 namespace allreduce {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int schedules = 1000;
-#else
-constexpr int schedules = 20000;
-#endif
-constexpr int interleavings = 10;
+constexpr int schedules = sanitized ? 1000 : 20000;
+constexpr int interleavings_of_each = 10;
 
 class Random {
  public:
@@ -73,7 +70,7 @@ void change_one_thing(Schedule& schedule, Random& random) {
 
 void expect_exact(const Schedule& schedule, RandomDevices& devices) {
   OverlappedRuns runs(devices, schedule, Launch::eager);
-  for (int seed = 0; seed < interleavings; ++seed) ASSERT_EQ(runs(seed), "") << schedule.name;
+  for (int seed = 0; seed < interleavings_of_each; ++seed) ASSERT_EQ(runs(seed), "") << schedule.name;
 }
 
 TEST(Verify, JudgesWhateverItIsGivenAndAcceptsOnlyWhatIsExact) {

@@ -10,6 +10,7 @@
 #include "allreduce/algorithms.hpp"
 #include "allreduce/cost.hpp"
 #include "allreduce/verify.hpp"
+#include "tests/sanitized.hpp"
 
 namespace {
 
@@ -77,11 +78,15 @@ TEST_P(LargeSchedules, AreBuiltAndProvedInNearLinearWorkAndLittleMemory) {
   EXPECT_GE(verdict.work, schedule.ops.size());
 }
 
+constexpr int fewer = sanitized ? 8 : 1;
+
 INSTANTIATE_TEST_SUITE_P(Catalogue, LargeSchedules,
-                         testing::Values(Large{"ring", 1024, 1024}, Large{"two_shot", 512, 512},
-                                         Large{"tree", 16384, 64}, Large{"double_tree", 16384, 64},
-                                         Large{"parameter_server", 16384, 64}, Large{"recursive_doubling", 16384, 512},
-                                         Large{"halving_doubling", 16384, 512}, Large{"torus", 256, 256}));
+                         testing::Values(Large{"ring", 1024 / fewer, 1024}, Large{"two_shot", 512 / fewer, 512},
+                                         Large{"tree", 16384 / fewer, 64}, Large{"double_tree", 16384 / fewer, 64},
+                                         Large{"parameter_server", 16384 / fewer, 64},
+                                         Large{"recursive_doubling", 16384 / fewer, 512},
+                                         Large{"halving_doubling", 16384 / fewer, 512},
+                                         Large{"torus", 256 / fewer, 256}));
 
 }  // namespace
 }  // namespace allreduce

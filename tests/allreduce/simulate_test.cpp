@@ -11,11 +11,10 @@
 #include "allreduce/fluid.hpp"
 #include "allreduce/topologies.hpp"
 #include "harness/error.hpp"
+#include "tests/allreduce/common.hpp"
 
 namespace allreduce {
 namespace {
-
-const Constants constants;
 
 double time_of(const Topology& topology, const Schedule& schedule, std::size_t bytes, const StreamsCosts& costs = {},
                Launch launch = Launch::graph) {

@@ -12,11 +12,10 @@
 #include "allreduce/relabel.hpp"
 #include "allreduce/topologies.hpp"
 #include "harness/error.hpp"
+#include "tests/allreduce/common.hpp"
 
 namespace allreduce {
 namespace {
-
-const Constants constants;
 
 Topology named(const std::string& text) { return find_topology(text, constants); }
 

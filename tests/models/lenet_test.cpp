@@ -9,16 +9,13 @@
 #include "models/model.hpp"
 #include "tests/models/backends.hpp"
 #include "tests/models/golden.hpp"
+#include "tests/sanitized.hpp"
 
 namespace models {
 namespace {
 
 // Loops under the thread sanitizer are a hundred times slower: there the first steps have to do.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int most_steps = 1;
-#else
-constexpr int most_steps = 10;
-#endif
+constexpr int most_steps = sanitized ? 1 : 10;
 
 class Lenet : public testing::TestWithParam<std::string> {};
 

@@ -7,17 +7,12 @@
 #include "models/model.hpp"
 #include "tests/models/backends.hpp"
 #include "tests/models/golden.hpp"
+#include "tests/sanitized.hpp"
 
 namespace models {
 namespace {
 
 constexpr Tolerance small_rate{2e-3, 2e-3}, large_rate{1e-3, 2e-3};
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
 
 // Under a sanitizer, and by plain loops, which take a second an image, one step has to do.
 int steps_of(const std::string& backend, int most) { return backend == "plain" || sanitized ? 1 : most; }
