@@ -64,8 +64,9 @@ struct Trained {
 class Backend {
  public:
   virtual ~Backend() = default;
-  // The batch, in memory order [image][channel][row][column]; nobody asks for its gradient.
-  virtual TensorPointer input(const Shape& shape, float* images) = 0;
+  // What comes from outside, in memory order [image][channel][row][column]: the batch, for whose gradient nobody asks,
+  // or what another device's outlet put out, with memory for its gradient.
+  virtual TensorPointer input(const Shape& shape, float* values, float* gradients = nullptr) = 0;
   // Weight [channels][in.channels][kernel][kernel].
   virtual LayerPointer convolution(const TensorPointer& in, int channels, const Window&, const Weights&) = 0;
   // Each channel less its mean over images and pixels, over its standard deviation, then scaled and shifted: Ioffe and
@@ -80,6 +81,9 @@ class Backend {
   virtual LayerPointer branch(const TensorPointer& in) = 0;
   // relu(main + shortcut), of equal shapes. In place of `main`, with the same consequence as for relu.
   virtual LayerPointer residual_sum(const TensorPointer& main, const TensorPointer& shortcut) = 0;
+  // A copy of the channels of a slice, in the memory order of `input`, for a share of a layer or for another device.
+  // Backward, the other channels get a gradient of zero.
+  virtual LayerPointer outlet(const TensorPointer& in, Slice channels) = 0;
   // Windows of side x side in steps of `side`; rows and columns that fill no window are left out.
   virtual LayerPointer average_pool(const TensorPointer& in, int side) = 0;
   // Weight [features][in.channels * in.height * in.width].

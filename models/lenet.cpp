@@ -14,7 +14,7 @@ class Lenet : public Model {
     convolution("conv2", 50, {.kernel = 5});
     relu("relu2");
     average_pool("pool2", 2);
-    linear("fc1", 128);
+    linear("fc1", 128, Split::outputs);
     relu("relu3");
     linear("fc2", 10);
     complete();

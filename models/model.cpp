@@ -16,6 +16,10 @@ namespace models {
 
 namespace {
 
+std::size_t elements_of(const std::vector<int>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
+}
+
 constexpr std::array rows = {
     ModelRow{"lenet", "two convolutions and two linear layers, 129,068 parameters", make_lenet},
     ModelRow{"resnet18", "20 convolutions around which values also go straight on, 11,175,818 parameters",
@@ -32,13 +36,6 @@ Init parse_init(std::string_view name) {
   throw harness::bad_value("init", name, "allowed: he, std001, default");
 }
 
-Slice slice_of(Share share, std::size_t elements) {
-  const auto begin = [&](std::size_t part) {
-    return elements / share.of * part + elements % share.of * part / share.of;
-  };
-  return {begin(share.index), begin(share.index + 1) - begin(share.index)};
-}
-
 Model::Model(harness::Stream& stream, const ModelSettings& settings, const Shape& input)
     : stream_(stream), settings_(settings), input_(input) {
   if (settings.backend.empty()) settings_.backend = default_backend(stream.device());
@@ -48,8 +45,9 @@ Model::Model(harness::Stream& stream, const ModelSettings& settings, const Shape
                                  "; allowed there: " + std::string(default_backend(stream.device())));
   }
   if (settings.capacity < 1) throw harness::Error("a model needs room for at least one image");
-  images_ = allocate(settings.capacity * input.size());
-  memory_.push_back(stream.device().allocate(settings.capacity));
+  const std::size_t images = std::size_t(settings.capacity) * settings.parts;
+  if (is_here(0)) images_ = allocate(images * input.size());
+  memory_.push_back(stream.device().allocate(images));
   labels_ = reinterpret_cast<std::uint8_t*>(memory_.back().data());
 }
 
@@ -64,9 +62,17 @@ Model::Source Model::add(const std::string& name, const Shape& out, std::vector<
 }
 
 void Model::add_parameter(const char* suffix, const std::vector<int>& shape, Role role, int fan_in) {
-  const auto count = static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), 1, std::multiplies<>()));
+  add_parameter(suffix, shape, role, fan_in, {}, elements_of(shape));
+}
+
+void Model::add_parameter(const char* suffix, const std::vector<int>& shape, Role role, int fan_in, const Cut& cut,
+                          std::size_t count) {
+  const std::size_t before = whole_size_;
+  whole_size_ += elements_of(shape);
+  if (!is_here(here_) || count == 0) return;
   layers_.back().parameters.push_back(static_cast<int>(parameters_.size()));
-  parameters_.push_back({layers_.back().name + suffix, shape, here_, fan_in, role, count, 0, size_});
+  parameters_.push_back(
+      {layers_.back().name + suffix, shape, here_, fan_in, role, count, 0, before, cut, count == elements_of(shape)});
   size_ += count;
 }
 
@@ -77,6 +83,7 @@ void Model::add_weight_and_bias(const std::vector<int>& weight_shape) {
 }
 
 void Model::add_statistic(const char* suffix, int channels) {
+  if (!is_here(here_)) return;
   layers_.back().statistics.push_back(static_cast<int>(statistics_.size()));
   const auto count = static_cast<std::size_t>(channels);
   statistics_.push_back({layers_.back().name + suffix, here_, count, statistic_count_});
@@ -91,16 +98,54 @@ Model::Source Model::convolution(const std::string& name, int channels, const Wi
       [this, channels, window](const Inputs& inputs, const Weights& weights) {
         return backend_->convolution(inputs[0], channels, window, weights);
       });
+  layers_.back().begins = true;
   add_weight_and_bias({channels, in.channels, window.kernel, window.kernel});
   return here_;
 }
 
-Model::Source Model::linear(const std::string& name, int features) {
-  const auto in = static_cast<int>(shape().size());
-  add(name, {features, 1, 1}, {here_}, [this, features](const Inputs& inputs, const Weights& weights) {
-    return backend_->linear(inputs[0], features, weights);
-  });
-  add_weight_and_bias({features, in});
+// Shazeer et al., "Mesh-TensorFlow" (2018), and Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language
+// Models Using Model Parallelism" (2019): columns of one matrix, then rows of the next.
+Model::Source Model::linear(const std::string& name, int features, Split split) {
+  const Share& share = settings_.features;
+  const auto own = [&](std::size_t count) {
+    const Slice slice = slice_of(share, count);
+    if (slice.count > 0) return slice;
+    throw harness::Error(name + " has " + std::to_string(count) +
+                         " features to share out, which is less than one for each of " + std::to_string(share.of) +
+                         " devices");
+  };
+  const bool is_shared = features_.count > 0;  // what it reads
+  Slice inputs{0, shape().size()}, outputs{0, std::size_t(features)};
+  std::size_t in = inputs.count;
+  if (share.of > 1 && split == Split::outputs) {
+    outputs = own(features);
+    shared_.push_back({layers(), layers()});
+  } else if (share.of > 1 && is_shared) {
+    inputs = features_;
+    in = whole_features_;
+  } else if (share.of > 1) {
+    const std::size_t channels = shape().channels, pixels = shape().pixels();
+    const Slice part = own(channels);
+    inputs = {part.offset * pixels, part.count * pixels};
+    shared_.push_back({layers(), layers()});
+    add(name + ".inputs", {static_cast<int>(part.count), shape().height, shape().width}, {here_},
+        [this, part](const Inputs& from, const Weights&) { return backend_->outlet(from[0], part); });
+  }
+  add(name, {static_cast<int>(outputs.count), 1, 1}, {here_},
+      [this, count = static_cast<int>(outputs.count)](const Inputs& from, const Weights& weights) {
+        return backend_->linear(from[0], count, weights);
+      });
+  layers_.back().begins = true;
+  if (share.of > 1) shared_.back().last = here_;
+  const bool opens = share.of > 1 && split == Split::outputs;
+  features_ = opens ? outputs : Slice{};
+  whole_features_ = features;
+  const bool has_bias = opens || share.index == 0;  // a sum has it once
+  if (!has_bias) no_bias_count_ = std::max(no_bias_count_, outputs.count);
+  const int fan_in = static_cast<int>(in);
+  add_parameter(".weight", {features, fan_in}, Role::weight, fan_in,
+                {outputs.offset * in + inputs.offset, inputs.count, in}, outputs.count * inputs.count);
+  add_parameter(".bias", {features}, Role::bias, fan_in, {outputs.offset}, has_bias ? outputs.count : 0);
   return here_;
 }
 
@@ -125,6 +170,7 @@ Model::Source Model::branch(const std::string& name) {
   const Source before = here_;
   const Source result = add(name, shape(), {before},
                             [this](const Inputs& inputs, const Weights&) { return backend_->branch(inputs[0]); });
+  layers_.back().begins = true;
   here_ = before;
   return result;
 }
@@ -139,9 +185,34 @@ Model::Source Model::average_pool(const std::string& name, int side) {
              [this, side](const Inputs& inputs, const Weights&) { return backend_->average_pool(inputs[0], side); });
 }
 
+std::optional<Model::Source> Model::entrance(int layer) const {
+  std::optional<Source> only;
+  for (int reader = layer; reader < layers(); ++reader) {
+    for (const Source source : layers_[reader].from) {
+      if (source >= layer) continue;
+      if (only.value_or(source) != source) return std::nullopt;
+      only = source;
+    }
+  }
+  return only;
+}
+
+std::vector<int> Model::beginnings() const {
+  std::vector<int> found = {0};
+  for (int layer = 1; layer < layers(); ++layer) {
+    if (layers_[layer].begins && entrance(layer)) found.push_back(layer);
+  }
+  return found;
+}
+
 void Model::complete() {
-  add("cross_entropy", {}, {here_},
-      [this](const Inputs& inputs, const Weights&) { return backend_->cross_entropy(inputs[0], labels_, *outcome_); });
+  add("cross_entropy", {}, {here_}, nullptr);
+  settings_.stage.end = std::min(settings_.stage.end, layers());
+  for (const int border : {settings_.stage.first, settings_.stage.end}) {
+    const auto all = beginnings();
+    if (border == layers() || std::find(all.begin(), all.end(), border) != all.end()) continue;
+    throw harness::Error("no stage of the network can begin with " + layer_name(border));
+  }
   lay_out();
   draw();
   issue([this] { make_layers(); });
@@ -170,6 +241,7 @@ void Model::lay_out() {
   parameter_arena_ = allocate(size_);
   gradient_arena_ = allocate(size_);
   statistic_arena_ = allocate(statistic_count_);
+  if (no_bias_count_ > 0) no_bias_ = allocate(2 * no_bias_count_);
   if (!settings_.momentum) return;
   momentum_slice_ = slice_of(settings_.momentum_share, size_);
   momentum_arena_ = allocate(momentum_slice_.count);
@@ -179,8 +251,12 @@ Weights Model::weights_of(const Named& layer) const {
   Weights weights;
   if (!layer.parameters.empty()) {
     const std::size_t weight = parameters_[layer.parameters[0]].offset;
+    weights = {parameter_arena_ + weight, no_bias_, gradient_arena_ + weight, no_bias_ + no_bias_count_};
+  }
+  if (layer.parameters.size() > 1) {
     const std::size_t bias = parameters_[layer.parameters[1]].offset;
-    weights = {parameter_arena_ + weight, parameter_arena_ + bias, gradient_arena_ + weight, gradient_arena_ + bias};
+    weights.bias = parameter_arena_ + bias;
+    weights.bias_gradient = gradient_arena_ + bias;
   }
   if (!layer.statistics.empty()) {
     weights.running_mean = statistic_arena_ + statistics_[layer.statistics[0]].offset;
@@ -191,16 +267,36 @@ Weights Model::weights_of(const Named& layer) const {
 
 void Model::make_layers() {
   backend_ = find_backend(settings_.backend).make({stream_, settings_.capacity, settings_.threads, settings_.math});
-  outcome_ = backend_->make_outcome();
   if (momentum_slice_.count > 0) backend_->clear(momentum_arena_, momentum_slice_.count);
-  const TensorPointer images = backend_->input(input_, images_);
-  for (Named& layer : layers_) {
-    Inputs inputs;
-    for (const Source source : layer.from) {
-      inputs.push_back(source == images_source ? images : layers_[source].layer->output());
-    }
-    layer.layer = layer.make(inputs, weights_of(layer));
+  if (no_bias_) backend_->clear(no_bias_, no_bias_count_);
+  for (int part = 0; part < settings_.parts; ++part) make_part(part);
+}
+
+void Model::make_part(int part) {
+  outcomes_.push_back(backend_->make_outcome());
+  const auto& [first, end] = settings_.stage;
+  const Source outside = first == 0 ? images_source : *entrance(first);
+  TensorPointer inlet;
+  if (first == 0) {
+    inlet = backend_->input(input_, images(part));
+  } else {
+    const std::size_t elements = settings_.capacity * shape_of(outside).size();
+    float* values = allocate(elements);
+    inlets_.push_back({values, allocate(elements), elements * sizeof(float)});
+    inlet = backend_->input(shape_of(outside), values, inlets_.back().gradients);
   }
+  const auto tensor = [&](Source source) { return source == outside ? inlet : layers_[source].made[part]->output(); };
+  for (int number = first; number < end; ++number) {
+    Named& layer = layers_[number];
+    Inputs inputs;
+    for (const Source source : layer.from) inputs.push_back(tensor(source));
+    layer.made.push_back(layer.make ? layer.make(inputs, weights_of(layer))
+                                    : backend_->cross_entropy(inputs[0], labels(part), *outcomes_[part]));
+  }
+  if (end == layers()) return;
+  const Source last = *entrance(end);
+  const auto channels = static_cast<std::size_t>(shape_of(last).channels);
+  outlets_.push_back(backend_->outlet(tensor(last), {0, channels}));
 }
 
 // Batch norm begins as the identity, whatever the initialiser, and with statistics of mean 0 and variance 1.
@@ -214,7 +310,7 @@ void Model::draw() {
     if (settings_.init == Init::he && weight) bound = std::sqrt(2.0 / parameter.fan_in) * std::sqrt(3.0);
     if (settings_.init == Init::std001 && weight) bound = 0.01 * std::sqrt(3.0);
     for (std::size_t i = 0; i < parameter.count; ++i) {
-      const float value = harness::uniform(settings_.seed + parameter.reference_offset + i, bound);
+      const float value = harness::uniform(settings_.seed + parameter.reference_offset + parameter.in_whole(i), bound);
       parameters[parameter.offset + i] = parameter.role == Role::scale ? 1 : value;
     }
   }
@@ -229,41 +325,55 @@ void Model::draw() {
 }
 
 void Model::forward(int images) {
-  for (int layer = 0; layer < layers(); ++layer) forward(layer, images);
+  for (int layer = settings_.stage.first; layer < settings_.stage.end; ++layer) forward(layer, images);
 }
 
-void Model::forward(int layer, int images) {
-  Named& named = layers_.at(layer);
-  issue([this, &named, images] {
+void Model::forward(int layer, int images, int part) {
+  Layer& made = *layers_.at(layer).made.at(part);
+  Layer* outlet = outlet_after(layer, part);
+  issue([this, &made, outlet, images, part] {
     if (images == 0) {
-      *outcome_ = {};
-    } else {
-      named.layer->forward(images);
+      *outcomes_[part] = {};
+      return;
     }
+    made.forward(images);
+    if (outlet) outlet->forward(images);
   });
 }
 
 void Model::evaluate(int images) {
   issue([this, images] {
-    *outcome_ = {};
+    *outcomes_[0] = {};
     for (Named& named : layers_) {
-      if (images > 0) named.layer->evaluate(images);
+      if (images > 0) named.made.at(0)->evaluate(images);
     }
   });
 }
 
-Slice Model::backward(int layer, int images, Gradients how) {
+Layer* Model::outlet_after(int layer, int part) const {
+  return layer + 1 == settings_.stage.end && !outlets_.empty() ? outlets_[part].get() : nullptr;
+}
+
+Extent Model::input_of(int layer) const {
+  const Source source = layers_.at(layer).from[0];
+  return source == images_source ? Extent{images()} : output(source);
+}
+
+Slice Model::backward(int layer, int images, Gradients how, int part) {
   Named& named = layers_.at(layer);
   const bool adds = how == Gradients::add;
   if (adds && !earlier_gradients_) earlier_gradients_ = allocate(size_);
-  issue([this, &named, images, adds] {
+  Layer& made = *named.made.at(part);
+  Layer* outlet = outlet_after(layer, part);
+  issue([this, &named, &made, outlet, images, adds] {
     float* gradients = gradient_arena_ + named.slice.offset;
     if (images == 0) {
       if (!adds) backend_->clear(gradients, named.slice.count);
       return;
     }
     if (adds) backend_->copy(gradients, earlier_gradients_, named.slice.count);
-    named.layer->backward(images);
+    if (outlet) outlet->backward(images);
+    made.backward(images);
     if (adds) backend_->add(earlier_gradients_, gradients, named.slice.count);
   });
   return named.slice;

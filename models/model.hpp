@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,11 +28,11 @@ enum class Init {
 // "he", "std001" or "default". Throws harness::UsageError for another.
 Init parse_init(std::string_view name);
 
-// One of `of` parts of an arena, in their order and of almost the same size.
-struct Share {
-  int index = 0, of = 1;
+// Layers that follow each other: from `first` up to the one before `end`.
+struct Stage {
+  int first = 0;
+  int end = std::numeric_limits<int>::max();  // at most the number of layers
 };
-Slice slice_of(Share share, std::size_t elements);
 
 struct ModelSettings {
   std::string backend = {};  // by default the fastest for the stream's device
@@ -42,6 +43,19 @@ struct ModelSettings {
   bool momentum = false;      // whether the replica has memory for it...
   Share momentum_share = {};  // ...and for which part; it then updates no other
   Math math = Math::f32;
+  Stage stage = {};     // the layers that are here, with their parameters; the others are on other devices
+  Share features = {};  // of linear layers, where devices share these out
+  int parts = 1;        // batches whose activations are there at once, each of up to `capacity` images
+};
+
+// How a linear layer is shared out, when it is: by what it puts out, or by what it reads. Two layers in a row, the
+// first by outputs and the next by inputs, need no communication between them.
+enum class Split { outputs, inputs };
+
+// Layers that are shared out: what the last one puts out, and the gradient of what the first one reads, are the sums
+// over all devices of what these have computed.
+struct Shared {
+  int first = 0, last = 0;
 };
 
 // Whether backward replaces the gradients or adds to them: the latter for all but the first part of a batch that a
@@ -65,39 +79,54 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // Where the next batch belongs: images [capacity] of the input's shape, in 0 to 1, and their labels, from 0.
-  float* images() const { return images_; }
-  std::uint8_t* labels() const { return labels_; }
+  // Where the next batch belongs: images [capacity] of the input's shape, in 0 to 1, and their labels, from 0. A model
+  // that keeps several has memory for each part.
+  float* images(int part = 0) const { return images_ + std::size_t(part) * settings_.capacity * input_.size(); }
+  std::uint8_t* labels(int part = 0) const { return labels_ + std::size_t(part) * settings_.capacity; }
   const Shape& input() const { return input_; }
 
+  // Of the whole network, whatever of it is here.
   int layers() const { return static_cast<int>(layers_.size()); }
   const std::string& layer_name(int layer) const { return layers_.at(layer).name; }
   const Shape& layer_shape(int layer) const { return layers_.at(layer).shape; }  // of what it puts out
+  // Those that are here.
+  const Stage& stage() const { return settings_.stage; }
+  // The layers that a stage can begin with: all that it reads from earlier ones is what one layer puts out.
+  std::vector<int> beginnings() const;
+  const std::vector<Shared>& shared() const { return shared_; }
 
   // Over the first `images` of the batch, from none to the capacity. The outcome may be read after the stream was
   // synced.
   void forward(int images);
-  // One layer's; call from the first to the last, to see them one by one.
-  void forward(int layer, int images);
-  // Forward as after training: with the running statistics instead of the batch's. No backward may follow.
+  // One layer's; call from the first to the last that is here, to see them one by one.
+  void forward(int layer, int images, int part = 0);
+  // Forward as after training: with the running statistics instead of the batch's. No backward may follow. A stage of a
+  // network, or a share of one, has no evaluation.
   void evaluate(int images);
   // One layer's; call from the last to the first. Gives the slice of the gradients that is final after it (empty for a
   // layer without parameters). Gradients are of the loss summed over the shard.
-  Slice backward(int layer, int images, Gradients how = Gradients::replace);
+  Slice backward(int layer, int images, Gradients how = Gradients::replace, int part = 0);
   // Updates the parameters, or those of a slice. Throws harness::Error for a momentum that the replica has no memory
   // for.
   void step(const Sgd& how) { step(how, {0, size_}); }
   void step(const Sgd& how, Slice slice);
-  const Outcome& outcome() const { return *outcome_; }
+  const Outcome& outcome(int part = 0) const { return *outcomes_[part]; }
   // Where the values that a layer puts out, and their gradients, lie; the last layer but one puts out the logits.
-  Extent output(int layer) const { return layers_.at(layer).layer->output()->extent(); }
+  Extent output(int layer) const { return layers_.at(layer).made[0]->output()->extent(); }
+  Extent input_of(int layer) const;  // of what a layer reads; no gradients for the images
+  // Where lies what a stage reads from the one before, and what it puts out for the next: rows [image] in the memory
+  // order of images, of shapes that are equal on both sides.
+  const Extent& inlet(int part = 0) const { return inlets_.at(part); }
+  Extent outlet(int part = 0) const { return outlets_.at(part)->output()->extent(); }
+  const Shape& outlet_shape() const { return outlets_.at(0)->output()->shape; }
 
-  // In state_dict order.
+  // What is here, in state_dict order.
   const std::vector<Parameter>& parameter_table() const { return parameters_; }
   const std::vector<Statistic>& statistic_table() const { return statistics_; }
   float* parameters() const { return parameter_arena_; }
   float* gradients() const { return gradient_arena_; }
-  std::size_t size() const { return size_; }  // elements of an arena of parameters or gradients
+  std::size_t size() const { return size_; }              // elements of an arena of parameters or gradients
+  std::size_t whole_size() const { return whole_size_; }  // and of all the network's parameters
   // Running statistics of all batch norms, one after the other; empty where there are none.
   std::span<float> statistics() const { return {statistic_arena_, statistic_count_}; }
   // The part of the parameters that the replica has momentum for, and that momentum; both empty where it has none.
@@ -121,7 +150,7 @@ class Model {
   Source batch_norm(const std::string& name, bool relu);
   Source relu(const std::string& name);
   Source average_pool(const std::string& name, int side);
-  Source linear(const std::string& name, int features);
+  Source linear(const std::string& name, int features, Split split = Split::inputs);
   Source branch(const std::string& name);
   Source residual_sum(const std::string& name, Source main, Source shortcut);
   const Shape& shape() const { return shape_of(here_); }  // of what the next layer reads
@@ -135,15 +164,23 @@ class Model {
     Shape shape;
     std::vector<Source> from;
     Make make;
-    std::vector<int> parameters = {};  // indices: weight and bias, or scale and shift
-    std::vector<int> statistics = {};  // indices: running mean, running variance
-    LayerPointer layer = nullptr;
+    std::vector<int> parameters = {};     // indices: weight and bias, or scale and shift
+    std::vector<int> statistics = {};     // indices: running mean, running variance
+    std::vector<LayerPointer> made = {};  // one a part; none where the layer is on another device
     Slice slice = {};
+    bool begins = false;  // what it reads may be in any order of memory: it can be the first of a stage
   };
   const Shape& shape_of(Source source) const { return source == images_source ? input_ : layer_shape(source); }
   Source add(const std::string& name, const Shape& out, std::vector<Source> from, Make make);
-  // To the layer added last.
+  bool is_here(int layer) const { return layer >= settings_.stage.first && layer < settings_.stage.end; }
+  // The one source that this layer and later ones read of those before it; none where there are several.
+  std::optional<Source> entrance(int layer) const;
+  // The stage's outlet, where this is its last layer.
+  Layer* outlet_after(int layer, int part) const;
+  // To the layer added last; of a parameter that is shared out, `count` elements are here.
   void add_parameter(const char* suffix, const std::vector<int>& shape, Role role, int fan_in);
+  void add_parameter(const char* suffix, const std::vector<int>& shape, Role role, int fan_in, const Cut& cut,
+                     std::size_t count);
   void add_weight_and_bias(const std::vector<int>& weight_shape);
   void add_statistic(const char* suffix, int channels);
   float* allocate(std::size_t elements);
@@ -151,6 +188,7 @@ class Model {
   void lay_out();
   void draw();
   void make_layers();
+  void make_part(int part);
   void issue(std::function<void()> work);
 
   harness::Stream& stream_;
@@ -170,9 +208,16 @@ class Model {
   float* momentum_arena_ = nullptr;  // of momentum_slice_ alone
   Slice momentum_slice_ = {};
   float* earlier_gradients_ = nullptr;  // while backward adds to them
-  std::size_t size_ = 0;
+  std::size_t size_ = 0, whole_size_ = 0;
   std::size_t statistic_count_ = 0;
-  std::shared_ptr<Outcome> outcome_;
+  std::vector<Shared> shared_;
+  Slice features_ = {};             // of what `here_` puts out, where it is shared out...
+  std::size_t whole_features_ = 0;  // ...of so many
+  float* no_bias_ = nullptr;  // zeros, for a linear layer whose bias is on another device; then room for a gradient
+  std::size_t no_bias_count_ = 0;
+  std::vector<std::shared_ptr<Outcome>> outcomes_;  // this and the next two: one a part
+  std::vector<Extent> inlets_;
+  std::vector<LayerPointer> outlets_;
 };
 
 struct ModelRow {

@@ -42,16 +42,27 @@ using TensorPointer = std::shared_ptr<Tensor>;
 // What a parameter is to its layer: it decides how it is drawn.
 enum class Role { weight, bias, scale, shift };  // batch norm has the last two, which begin as ones and zeros
 
+// Which elements of a matrix are here, where devices share it out: rows of `row` elements out of rows of `whole_row`,
+// the first of them beginning at `first`.
+struct Cut {
+  std::size_t first = 0, row = 1, whole_row = 1;
+};
+
 // A parameter of a layer, in the order of PyTorch's state_dict.
 struct Parameter {
   std::string name;
-  std::vector<int> shape;
-  int layer = 0;   // index in the model
-  int fan_in = 0;  // of weights and biases
+  std::vector<int> shape;  // of all of it
+  int layer = 0;           // index in the model
+  int fan_in = 0;          // of weights and biases
   Role role = Role::weight;
-  std::size_t count = 0;             // elements
+  std::size_t count = 0;             // elements that are here
   std::size_t offset = 0;            // in the arenas of parameters and gradients, which are laid out alike
   std::size_t reference_offset = 0;  // elements of all parameters before it in state_dict order
+  Cut cut = {};
+  bool whole = true;
+
+  // Where the i-th of its elements here is in all of it.
+  std::size_t in_whole(std::size_t i) const { return cut.first + i / cut.row * cut.whole_row + i % cut.row; }
 };
 
 // Running statistics of a batch norm, which training leaves for evaluation: no gradient, and never communicated.
@@ -87,5 +98,16 @@ struct Slice {
   std::size_t offset = 0, count = 0;
   friend bool operator==(const Slice&, const Slice&) = default;
 };
+
+// One of `of` parts of something in a row, in their order and of almost the same size.
+struct Share {
+  int index = 0, of = 1;
+};
+inline Slice slice_of(Share share, std::size_t elements) {
+  const auto begin = [&](std::size_t part) {
+    return elements / share.of * part + elements % share.of * part / share.of;
+  };
+  return {begin(share.index), begin(share.index + 1) - begin(share.index)};
+}
 
 }  // namespace models

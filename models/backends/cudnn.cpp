@@ -331,8 +331,10 @@ class Cudnn : public Backend {
  public:
   explicit Cudnn(const Workplace& workplace) : library_(workplace) {}
 
-  TensorPointer input(const Shape& shape, float* images) override {
-    return std::make_shared<Values>(library_, shape, images);
+  TensorPointer input(const Shape& shape, float* values, float* gradients) override {
+    auto tensor = std::make_shared<Values>(library_, shape, values);
+    tensor->gradient = gradients;
+    return tensor;
   }
   LayerPointer convolution(const TensorPointer& in, int channels, const Window& window,
                            const Weights& weights) override {
@@ -346,6 +348,7 @@ class Cudnn : public Backend {
   LayerPointer residual_sum(const TensorPointer&, const TensorPointer&) override {
     throw missing("sums of two layers");
   }
+  LayerPointer outlet(const TensorPointer&, Slice) override { throw missing("models that are cut"); }
   LayerPointer average_pool(const TensorPointer& in, int side) override {
     return std::make_unique<AveragePool>(
         library_, values(in), make({in->shape.channels, in->shape.height / side, in->shape.width / side}), side);

@@ -4,6 +4,7 @@
 // otherwise.
 #include <omp.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "harness/options.hpp"
@@ -211,6 +212,35 @@ class ResidualSum : public PrimitiveLayer {
   }
 };
 
+// By way of all channels in plain order, where any of them are a part of the memory.
+class Outlet : public PrimitiveLayer {
+ public:
+  Outlet(Library& library, const ActivationPointer& in, const ActivationPointer& out, Slice channels)
+      : PrimitiveLayer(library, in, out), first_(static_cast<int>(channels.offset)) {}
+
+ private:
+  Sequences make(int images) override {
+    Sequences result{Sequence(library_), Sequence(library_)};
+    const memory::desc plain = in_->plain(images);
+    const memory values = out_->values(images), gradients = out_->gradients(images);
+    result.forward.reorder(channels_of(result.forward.read(in_->values(images), plain), images), values);
+    if (!in_->wants_gradient()) return result;
+    const memory all(plain, library_.engine);
+    std::fill_n(static_cast<std::byte*>(all.get_data_handle()), plain.get_size(), std::byte{0});
+    result.backward.reorder(gradients, channels_of(all, images));
+    result.backward.reorder(all, in_->gradients(images));
+    return result;
+  }
+  memory channels_of(const memory& all, int images) const {
+    const memory::dims dims = out_->dims(images);
+    memory::dims first(dims.size(), 0);
+    first[1] = first_;
+    return {all.get_desc().submemory_desc(dims, first), library_.engine, all.get_data_handle()};
+  }
+
+  const int first_;
+};
+
 class AveragePool : public PrimitiveLayer {
  public:
   AveragePool(Library& library, const ActivationPointer& in, const ActivationPointer& out, int side)
@@ -254,9 +284,9 @@ class OneDnn : public Backend {
     throw harness::bad_value("math", "winograd", "this oneDNN has for this processor: f32");
   }
 
-  TensorPointer input(const Shape& shape, float* images) override {
-    auto tensor = std::make_shared<Activation>(library_, shape);
-    tensor->settle(plain_desc(tensor->dims(library_.workplace.capacity), Tag::nchw), images);
+  TensorPointer input(const Shape& shape, float* values, float* gradients) override {
+    auto tensor = make(shape);
+    tensor->settle(tensor->plain(library_.workplace.capacity), values, gradients);
     return tensor;
   }
   LayerPointer convolution(const TensorPointer& in, int channels, const Window& window,
@@ -276,13 +306,19 @@ class OneDnn : public Backend {
   LayerPointer residual_sum(const TensorPointer& main, const TensorPointer& shortcut) override {
     return prepared(std::make_unique<ResidualSum>(library_, activation(main), activation(shortcut)));
   }
+  LayerPointer outlet(const TensorPointer& in, Slice channels) override {
+    const Shape shape{static_cast<int>(channels.count), in->shape.height, in->shape.width};
+    auto out = std::make_shared<Activation>(library_, shape, activation(in)->rank());
+    out->settle(out->plain(library_.workplace.capacity));
+    return prepared(std::make_unique<Outlet>(library_, activation(in), out, channels));
+  }
   LayerPointer average_pool(const TensorPointer& in, int side) override {
     const Shape shape{in->shape.channels, in->shape.height / side, in->shape.width / side};
     return prepared(std::make_unique<AveragePool>(library_, activation(in), make(shape), side));
   }
   LayerPointer linear(const TensorPointer& in, int features, const Weights& weights) override {
     auto out = std::make_shared<Activation>(library_, Shape{features, 1, 1}, Activation::Rank::flat);
-    out->settle(plain_desc(out->dims(library_.workplace.capacity), Tag::ab));
+    out->settle(out->plain(library_.workplace.capacity));
     return prepared(std::make_unique<Linear>(library_, activation(in), out, weights));
   }
   LayerPointer cross_entropy(const TensorPointer& in, const std::uint8_t* labels, Outcome& outcome) override {

@@ -58,6 +58,7 @@ struct Activation : Tensor {
   memory::desc liked(int images) const { return fills_up() ? channels_last(images) : any_desc(dims(images)); }
   bool fills_up() const { return rank_ == Rank::four && shape.channels > 1 && shape.channels % 16 != 0; }
   memory::desc channels_last(int images) const { return plain_desc(dims(images), Tag::nhwc); }
+  memory::desc plain(int images) const { return plain_desc(dims(images), rank_ == Rank::flat ? Tag::ab : Tag::nchw); }
 
   // Settles the layout of a whole batch, and takes memory for values and gradients.
   void settle(const memory::desc& layout) {
@@ -67,14 +68,15 @@ struct Activation : Tensor {
       *data = buffers_.back().data();
     }
   }
-  // For the images that are loaded: memory that is there already, and no gradient.
-  void settle(const memory::desc& layout, void* value) {
+  // For what comes from outside: memory that is there already, perhaps none for gradients.
+  void settle(const memory::desc& layout, void* value, void* gradient) {
     layout_ = layout;
     value_ = value;
+    gradient_ = gradient;
   }
   // For a second reader: the values of another, and a gradient of its own.
   void settle_as_branch_of(const Activation& other) {
-    settle(*other.layout_, other.value_);
+    settle(*other.layout_, other.value_, nullptr);
     buffers_.push_back(library_.workplace.device.allocate(layout_->get_size()));
     gradient_ = buffers_.back().data();
   }

@@ -286,6 +286,35 @@ class Relu : public Layer {
   ValuesPointer in_;
 };
 
+class Outlet : public Layer {
+ public:
+  Outlet(const ValuesPointer& in, const ValuesPointer& out, Slice channels)
+      : Layer(out), in_(in), out_(out), before_(channels.offset * in->shape.pixels()) {}
+
+  void forward(int images) override {
+    each_image(images, [&](std::size_t from, std::size_t to, std::size_t count) {
+      std::copy_n(in_->value + from, count, out_->value + to);
+    });
+  }
+  void backward(int images) override {
+    if (!in_->gradient) return;
+    std::fill_n(in_->gradient, images * in_->shape.size(), 0.0F);
+    each_image(images, [&](std::size_t from, std::size_t to, std::size_t count) {
+      std::copy_n(out_->gradient + to, count, in_->gradient + from);
+    });
+  }
+
+ private:
+  template <typename Visit>
+  void each_image(int images, Visit&& visit) const {
+    const std::size_t count = out_->shape.size();
+    for (int image = 0; image < images; ++image) visit(image * in_->shape.size() + before_, image * count, count);
+  }
+
+  ValuesPointer in_, out_;
+  std::size_t before_;  // elements of an image
+};
+
 class AveragePool : public Layer {
  public:
   AveragePool(const ValuesPointer& in, const ValuesPointer& out, int side)
@@ -372,9 +401,10 @@ class Plain : public Backend {
  public:
   explicit Plain(const Workplace& workplace) : workplace_(workplace) {}
 
-  TensorPointer input(const Shape& shape, float* images) override {
+  TensorPointer input(const Shape& shape, float* values, float* gradients) override {
     auto tensor = std::make_shared<Values>(shape);
-    tensor->value = images;
+    tensor->value = values;
+    tensor->gradient = gradients;
     return tensor;
   }
   LayerPointer convolution(const TensorPointer& in, int channels, const Window& window,
@@ -392,6 +422,10 @@ class Plain : public Backend {
   }
   LayerPointer residual_sum(const TensorPointer& main, const TensorPointer& shortcut) override {
     return std::make_unique<ResidualSum>(values(main), values(shortcut));
+  }
+  LayerPointer outlet(const TensorPointer& in, Slice channels) override {
+    const Shape shape{static_cast<int>(channels.count), in->shape.height, in->shape.width};
+    return std::make_unique<Outlet>(values(in), make(shape), channels);
   }
   LayerPointer average_pool(const TensorPointer& in, int side) override {
     const Shape shape{in->shape.channels, in->shape.height / side, in->shape.width / side};
