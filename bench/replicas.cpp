@@ -21,6 +21,11 @@ Replicas::Replicas(harness::Devices& devices, const std::string& model, models::
   settings.threads = devices.threads();
   for (int rank = 0; rank < ranks(); ++rank) {
     if (conditions.shares_momentum) settings.momentum_share = {rank, ranks()};
+    if (conditions.piece == Piece::share) settings.features = {rank, ranks()};
+    if (conditions.piece == Piece::stage) {
+      settings.stage = conditions.stages.at(rank);
+      settings.parts = conditions.microbatches;
+    }
     streams_.push_back(devices[rank].make_stream());
     models_.push_back(models::make_model(model, *streams_.back(), settings));
     if (!accumulates()) continue;
@@ -169,7 +174,7 @@ models::Slice Replicas::backward(int layer) {
 }
 
 void Replicas::update(const models::Sgd& how) {
-  update(how, [this](int) { return models::Slice{0, size()}; });
+  update(how, [this](int rank) { return models::Slice{0, model(rank).size()}; });
 }
 
 void Replicas::update(const models::Sgd& how, const std::function<models::Slice(int rank)>& part) {
@@ -225,11 +230,14 @@ double Replicas::accuracy(const models::Dataset& test) {
 
 std::vector<float> Replicas::state(int rank) const {
   std::vector<float> state;
-  for (const models::StateTensor& tensor : model(rank).state()) {
-    const std::size_t before = state.size();
-    state.resize(before + tensor.values.size());
-    stream(rank).copy(tensor.values.data(), state.data() + before, tensor.values.size_bytes());
-    stream(rank).sync();
+  const int first = in_pieces() ? 0 : rank, end = in_pieces() ? ranks() : rank + 1;
+  for (int each = first; each < end; ++each) {
+    for (const models::StateTensor& tensor : model(each).state()) {
+      const std::size_t before = state.size();
+      state.resize(before + tensor.values.size());
+      stream(each).copy(tensor.values.data(), state.data() + before, tensor.values.size_bytes());
+      stream(each).sync();
+    }
   }
   const std::vector<float> momentum = gather_momentum();
   state.insert(state.end(), momentum.begin(), momentum.end());
@@ -237,8 +245,9 @@ std::vector<float> Replicas::state(int rank) const {
 }
 
 void Replicas::restore(const std::vector<float>& state) const {
+  const float* from = state.data();
   for (int rank = 0; rank < ranks(); ++rank) {
-    const float* from = state.data();
+    if (!in_pieces()) from = state.data();
     for (const models::StateTensor& tensor : model(rank).state()) {
       stream(rank).copy(from, tensor.values.data(), tensor.values.size_bytes());
       from += tensor.values.size();
@@ -287,24 +296,29 @@ void Replicas::scatter_momentum(const float* whole, int rank) const {
 }
 
 std::vector<float> Replicas::parameters(int rank) const {
-  std::vector<float> arena(size());
+  std::vector<float> arena(model(rank).size());
   stream(rank).copy(model(rank).parameters(), arena.data(), arena.size() * sizeof(float));
   stream(rank).sync();
   return arena;
 }
 
 std::vector<std::string> Replicas::checksums() const {
+  std::vector<std::vector<float>> arenas;
+  std::map<std::string, std::pair<int, std::size_t>> first;  // rank and offset of the tensors that a rank has whole
   std::vector<std::string> sums;
-  const std::vector<float> first = parameters(0);
   for (int rank = 0; rank < ranks(); ++rank) {
-    const std::vector<float> own = parameters(rank);
-    for (const models::Parameter& tensor : model().parameter_table()) {
-      if (std::memcmp(own.data() + tensor.offset, first.data() + tensor.offset, tensor.count * sizeof(float)) == 0) {
+    arenas.push_back(parameters(rank));
+    const std::vector<float>& own = arenas.back();
+    for (const models::Parameter& tensor : model(rank).parameter_table()) {
+      if (!tensor.whole) continue;
+      const auto [other, offset] = first.try_emplace(tensor.name, rank, tensor.offset).first->second;
+      if (std::memcmp(own.data() + tensor.offset, arenas[other].data() + offset, tensor.count * sizeof(float)) == 0) {
         continue;
       }
-      throw harness::Error("the replicas of ranks 0 and " + std::to_string(rank) + " differ, first in " + tensor.name);
+      throw harness::Error("the replicas of ranks " + std::to_string(other) + " and " + std::to_string(rank) +
+                           " differ, first in " + tensor.name);
     }
-    sums.push_back(models::sha256({reinterpret_cast<const std::uint8_t*>(own.data()), size() * sizeof(float)}));
+    sums.push_back(models::sha256({reinterpret_cast<const std::uint8_t*>(own.data()), own.size() * sizeof(float)}));
   }
   return sums;
 }

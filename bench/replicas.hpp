@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replica of a model on every device of a point, each with the stream that it works on. The bench drives all replicas
-// in step from one thread; the devices do the work, later.
+// A replica of a model on every device of a point, each with the stream that it works on, or on each a piece of one
+// model. The bench drives all replicas in step from one thread; the devices do the work, later.
 #pragma once
 
 #include <cstddef>
@@ -30,12 +30,19 @@ struct Batch {
 void copy_images(const models::Dataset& data, std::span<const std::size_t> images, harness::Stream& stream, float* to,
                  std::uint8_t* labels);
 
+// What each device has of the network: all of it, some of its layers, or a share of its linear layers beside all the
+// others.
+enum class Piece { replica, stage, share };
+
 // What is unusual about a point.
 struct Conditions {
   int accumulate = 1;            // micro-batches of a step; gradients of all but the last are kept local
   int slow_rank = -1;            // this rank computes everything...
   double slow_factor = 1;        // ...this much more slowly, by work that nobody needs (CPU devices only)
   bool shares_momentum = false;  // each rank has memory for its share of the momentum alone
+  Piece piece = Piece::replica;
+  std::vector<models::Stage> stages = {};  // of pieces that are stages: each rank's
+  int microbatches = 1;                    // and so many batches have their activations in it at once
 };
 
 // A layer's pass over the images that was watched: marks of each rank's stream before and after it.
@@ -48,6 +55,7 @@ struct Pass {
 class Replicas {
  public:
   // settings.capacity is that of each replica, of a micro-batch where there are several; its threads are set here.
+  // Throws harness::Error for a network that cannot be cut for so many devices.
   Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings,
            const Conditions& conditions = {});
 
@@ -55,7 +63,7 @@ class Replicas {
   harness::Devices& devices() const { return devices_; }
   harness::Stream& stream(int rank) const { return *streams_[rank]; }
   models::Model& model(int rank = 0) const { return *models_[rank]; }
-  std::size_t size() const { return model().size(); }  // elements of an arena
+  std::size_t size() const { return model().size(); }  // elements of an arena of rank 0's
 
   // Puts each rank's shard where its replica reads it, and returns when it is there.
   void load(const Batch& batch);
@@ -68,7 +76,9 @@ class Replicas {
   // All micro-batches but the last one, forward and backward; what follows is on the last. Waits for the devices.
   void accumulate();
 
-  // Issued for all ranks, on the loaded batch.
+  // Issues a rank's compute, which is slow where it should be.
+  void compute(int rank, const std::function<void()>& issue) const;
+  // Issued for all ranks, on the loaded batch. Not of pieces that are stages.
   void forward();
   void forward(int layer);
   // From the last layer to the first; after each, `filled` is given the slice of the gradients that is now final on
@@ -97,19 +107,19 @@ class Replicas {
   // Fraction of `test` that is classified right; each replica takes its part.
   double accuracy(const models::Dataset& test);
 
-  // What training changes, to be put back later; of momentum that is shared out, all shares. `restore` gives all ranks
-  // the same, and throws as models::restore does.
+  // What training changes, to be put back later; of momentum that is shared out, all shares; of a network in pieces,
+  // each. `restore` gives all ranks the same, and throws as models::restore does. Checkpoints are of replicas alone.
   std::vector<float> state(int rank = 0) const;
   void restore(const std::vector<float>& state) const;
   models::Checkpoint checkpoint(std::map<std::string, std::string> metadata) const;  // of rank 0's
   void restore(const models::Checkpoint& checkpoint) const;
 
-  // A hash of each rank's parameters; throws harness::Error naming the first tensor in which two ranks differ.
+  // A hash of each rank's parameters; throws harness::Error naming the first tensor that two ranks have whole, but
+  // differently.
   std::vector<std::string> checksums() const;
 
  private:
-  // Issues a rank's compute, which is slow where it should be.
-  void compute(int rank, const std::function<void()>& issue) const;
+  bool in_pieces() const { return conditions_.piece != Piece::replica; }
   // Issues a layer's pass for all ranks.
   void pass(int layer, bool is_backward, const std::function<void()>& issue);
   std::vector<float> parameters(int rank) const;

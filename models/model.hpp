@@ -32,6 +32,7 @@ Init parse_init(std::string_view name);
 struct Stage {
   int first = 0;
   int end = std::numeric_limits<int>::max();  // at most the number of layers
+  friend bool operator==(const Stage&, const Stage&) = default;
 };
 
 struct ModelSettings {

@@ -2,7 +2,7 @@
 """What the results say, in sentences computed from them: how a training step on several devices compares with one and
 why, which all-reduce is fastest where, what the links do, what was learned, and what not to believe."""
 
-from plots import units
+from plots import pieces, units
 from plots.load import rows
 
 SAME = 0.03  # two speeds nearer than this are called equal, as are those whose intervals overlap
@@ -250,6 +250,9 @@ def training(runs):
             yield sentence
         if len(family) > 1:
             yield ways_ranked(family)
+        costs = pieces.compared(family, images_per_second, way)
+        if costs:
+            yield f"{prefix(family[0])}{model_name(family[0])} on {family[0].text('device')}. {costs}"
 
 
 def ways_ranked(family):

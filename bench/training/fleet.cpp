@@ -17,16 +17,24 @@ using nlohmann::json;
 constexpr std::size_t smallest_bucket = 64 << 10;
 constexpr std::size_t largest_bucket = 64 << 20;
 
-const StrategyRow& strategy_of(const json& point) { return find_strategy(point["strategy"].get<std::string>()); }
-
 // What is said of the replicas is the same for all points that share them.
 const json& first_point(std::span<const std::size_t> rows, const Session& session) {
   return session.results()[rows.front()].point;
 }
 
-Conditions conditions_of(const Sweep& sweep, const json& point, int ranks) {
+// The layers of a pipeline's devices; of anything else, none.
+std::vector<DealtStage> stages_of(const Sweep& sweep, const json& point, const harness::Devices& devices) {
+  if (strategy_of(point).piece != Piece::stage) return {};
+  if (devices.size() == 1) return {{}};
+  return deal_measured_layers(devices, point["model"], sweep.model_settings(point, devices.size()));
+}
+
+Conditions conditions_of(const Sweep& sweep, const json& point, std::span<const DealtStage> stages, int ranks) {
   Conditions conditions = sweep.conditions(ranks);
   conditions.shares_momentum = sweep.shares_momentum(point);
+  conditions.piece = strategy_of(point).piece;
+  for (const DealtStage& stage : stages) conditions.stages.push_back(stage.layers);
+  conditions.microbatches = sweep.strategy_settings(point, ranks).microbatches;
   return conditions;
 }
 
@@ -37,9 +45,10 @@ Fleet::Fleet(const Sweep& sweep, harness::Devices& devices, const CourseSettings
     : devices_(devices),
       course_(course),
       before_(allocated()),
+      stages_(stages_of(sweep, first_point(rows, session), devices)),
       replicas_(devices, first_point(rows, session)["model"],
                 sweep.model_settings(first_point(rows, session), devices.size()),
-                conditions_of(sweep, first_point(rows, session), devices.size())),
+                conditions_of(sweep, first_point(rows, session), stages_, devices.size())),
       replica_bytes_(allocated(before_)) {
   sweep.checkpoints().restore(replicas_, Course(devices.size(), course).steps());
   for (const std::size_t row : rows) {
@@ -48,7 +57,24 @@ Fleet::Fleet(const Sweep& sweep, harness::Devices& devices, const CourseSettings
     const auto held = allocated();
     ways_.push_back({row, strategy_of(point).make(replicas_, sweep.strategy_settings(point, devices.size()))});
     record_memory(ways_.back(), allocated(held), session);
+    if (stages_.size() > 1) record_stages(row, session);
   }
+}
+
+void Fleet::record_stages(std::size_t row, Session& session) const {
+  harness::Result result = session.results()[row];
+  json stages = json::array();
+  for (const DealtStage& stage : stages_) {
+    const models::Model& model = replicas_.model(static_cast<int>(stages.size()));
+    stages.push_back({{"rank", stages.size()},
+                      {"first", model.layer_name(stage.layers.first)},
+                      {"last", model.layer_name(stage.layers.end - 1)},
+                      {"layers", stage.layers.end - stage.layers.first},
+                      {"parameters", model.size()},
+                      {"seconds", stage.seconds}});
+  }
+  result.extra["stages"] = stages;
+  session.update(row, std::move(result));
 }
 
 std::vector<std::size_t> Fleet::allocated(std::span<const std::size_t> before) const {
@@ -61,11 +87,11 @@ std::vector<std::size_t> Fleet::allocated(std::span<const std::size_t> before) c
 
 void Fleet::record_memory(const Way& way, std::span<const std::size_t> scratch, Session& session) const {
   harness::Result result = session.results()[way.row];
-  const std::size_t arena = replicas_.size() * sizeof(float);
   json memory = json::array();
   std::size_t most = 0;
   for (int rank = 0; rank < replicas_.ranks(); ++rank) {
     const std::size_t bytes = replica_bytes_[rank] + scratch[rank];
+    const std::size_t arena = replicas_.model(rank).size() * sizeof(float);
     const std::size_t optimizer = replicas_.model(rank).momentum().size_bytes();
     memory.push_back({{"device", devices_[rank].name()},
                       {"rank", rank},

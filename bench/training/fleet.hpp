@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/session.hpp"
+#include "bench/training/stages.hpp"
 #include "bench/training/sweep.hpp"
 
 namespace bench {
@@ -33,6 +34,7 @@ class Fleet {
  private:
   // Tries sizes from small ones to the whole of the gradients, as far as they cut those differently.
   void find_bucket(const Sweep& sweep, std::size_t row, Session& session);
+  void record_stages(std::size_t row, Session& session) const;
   void record_memory(const Way& way, std::span<const std::size_t> scratch, Session& session) const;
   // Bytes of each device beyond those.
   std::vector<std::size_t> allocated(std::span<const std::size_t> before = {}) const;
@@ -40,6 +42,7 @@ class Fleet {
   harness::Devices& devices_;
   CourseSettings course_;
   std::vector<std::size_t> before_;  // bytes that each device held when it came
+  std::vector<DealtStage> stages_;   // of a pipeline, by rank
   Replicas replicas_;
   std::vector<std::size_t> replica_bytes_;
   std::vector<Way> ways_;

@@ -15,7 +15,9 @@
 #include "bench/main.hpp"
 #include "bench/session.hpp"
 #include "bench/training/options.hpp"
+#include "bench/training/reductions.hpp"
 #include "bench/training/strategy.hpp"
+#include "bench/training/table.hpp"
 #include "harness/sweep.hpp"
 #include "harness/table.hpp"
 #include "harness/text.hpp"
@@ -99,23 +101,13 @@ class Forecast {
  public:
   explicit Forecast(const harness::Options& options)
       : options_(options),
-        columns_({{.title = "nature", .left = true, .width = 9},
-                  {.title = "model", .left = true, .width = 8},
-                  {.title = "topology", .left = true, .width = 22},
-                  {.title = "devices", .width = 7},
-                  {.title = "strategy", .left = true, .width = 11},
-                  {.title = "algorithm", .left = true, .width = 16},
-                  {.title = "overlap", .left = true, .width = 7},
-                  {.title = "batch", .width = 6},
-                  {.title = "step", .width = 9},
-                  {.title = "compute", .width = 9},
-                  {.title = "comm.", .width = 9},
-                  {.title = "exposed", .width = 9},
-                  {.title = "images/s", .width = 9},
-                  {.title = "speed-up", .width = 8},
-                  {.title = "efficiency", .width = 10},
-                  {.title = "an epoch", .width = 9},
-                  {.title = "price", .width = 8}}) {
+        columns_(with_step_columns({{.title = "nature", .left = true, .width = 9},
+                                    {.title = "model", .left = true, .width = 8},
+                                    {.title = "topology", .left = true, .width = 22},
+                                    {.title = "devices", .width = 7}},
+                                   {{.title = "efficiency", .width = 10},
+                                    {.title = "an epoch", .width = 9},
+                                    {.title = "price", .width = 8}})) {
     if (options.names("topology").empty()) {
       throw harness::UsageError("--topology: --engine=simulated needs at least one, as in --topology=pcie4-4gpu");
     }
@@ -129,9 +121,9 @@ class Forecast {
       if (options.given(name)) throw harness::bad_value(name, options.text(name), "a forecast trains nothing");
     }
     for (const auto& name : options.names("strategy")) {
-      if (find_strategy(name).collective != allreduce::Collective::allreduce) {
-        throw harness::bad_value("strategy", name, "the forecast knows those that all-reduce by an algorithm");
-      }
+      const StrategyRow& strategy = find_strategy(name);
+      if (strategy.reduces_gradients() && strategy.collective == allreduce::Collective::allreduce) continue;
+      throw harness::bad_value("strategy", name, "the forecast knows those that all-reduce gradients by an algorithm");
     }
     for (const auto& name : allreduce::select_algorithms(options.names("algorithm"))) {
       if (allreduce::find_algorithm(name)) continue;
@@ -205,14 +197,16 @@ class Forecast {
       const StepPlan plan = strategy.buckets
                                 ? StepPlan{options_.byte_count("bucket"), first_bucket_bytes, way["overlap"] == "on"}
                                 : StepPlan{0, 0, false};
-      session.add(describe(model, machine, way, strategy, ranks, global,
-                           forecast_step(profile.layers, profile.optimizer_seconds, plan, reduce), alone, alone_batch));
+      const StepForecast step = forecast_step(profile.layers, profile.optimizer_seconds, plan, reduce);
+      std::size_t moved = 0;
+      for (const auto& bucket : step.buckets) moved += bytes_crossing(schedule, bucket.bytes / 4, 4);
+      session.add(describe(model, machine, way, strategy, ranks, global, step, moved, alone, alone_batch));
     }
   }
 
   harness::Result describe(const std::string& model, const Machine& machine, const json& way,
                            const StrategyRow& strategy, int ranks, std::size_t global, const StepForecast& step,
-                           double alone, double alone_batch) const {
+                           std::size_t bytes_moved, double alone, double alone_batch) const {
     harness::Result result;
     result.bench = "train";
     result.nature = harness::Nature::simulated;
@@ -247,6 +241,7 @@ class Forecast {
                       {"images_per_second_per_device", images / ranks},
                       {"speedup", speedup},
                       {"scaling_efficiency", speedup / ranks},
+                      {"bytes_moved", bytes_moved},
                       {"communication_fraction", 1 - step.compute_seconds() / step.step_seconds},
                       {"price_per_epoch",
                        options_.has("price") ? json(epoch_hours * ranks * options_.real("price")) : json(nullptr)}};
@@ -264,20 +259,14 @@ class Forecast {
 
   void print(const harness::Result& result) const {
     const auto metric = [&](const char* name) { return metric_of(result, name); };
-    const auto seconds = [&](const char* name) { return harness::format_seconds(metric(name)); };
     std::string topology = result.point["topology"];
     if (result.point["without"].is_string()) topology.append(" -").append(result.point["without"].get<std::string>());
     const double price = metric("price_per_epoch");
-    columns_.print_row(std::cout,
-                       {"simulated", result.point["model"], topology, std::to_string(result.point["ranks"].get<int>()),
-                        result.point["strategy"], result.point["algorithm"],
-                        result.point["overlap"].is_string() ? result.point["overlap"].get<std::string>() : "n/a",
-                        std::to_string(result.point["global_batch"].get<std::size_t>()), seconds("step_seconds"),
-                        seconds("compute_seconds"), seconds("communication_seconds"), seconds("exposed_seconds"),
-                        harness::format_real(metric("images_per_second"), 4), harness::format_real(metric("speedup")),
-                        harness::format_percent(metric("scaling_efficiency")),
-                        harness::format_seconds(images_of_an_epoch / metric("images_per_second")),
-                        std::isnan(price) ? "n/a" : harness::format_real(price)});
+    columns_.print_row(
+        std::cout, with_step_cells({"simulated", result.point["model"], topology, result.point["ranks"].dump()}, result,
+                                   {harness::format_percent(metric("scaling_efficiency")),
+                                    harness::format_seconds(images_of_an_epoch / metric("images_per_second")),
+                                    std::isnan(price) ? "n/a" : harness::format_real(price)}));
   }
 
   const harness::Options& options_;

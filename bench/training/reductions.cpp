@@ -9,8 +9,6 @@
 
 namespace bench {
 
-namespace {
-
 std::size_t bytes_crossing(const allreduce::Schedule& schedule, std::size_t count, std::size_t element_bytes) {
   std::size_t elements = 0;
   for (const allreduce::Op& op : schedule.ops) {
@@ -21,8 +19,6 @@ std::size_t bytes_crossing(const allreduce::Schedule& schedule, std::size_t coun
   }
   return elements * element_bytes;
 }
-
-}  // namespace
 
 Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slices, const StrategySettings& settings,
                        allreduce::Collective collective)

@@ -56,6 +56,9 @@ class Reductions {
   std::vector<std::vector<harness::Event>> marks_;
 };
 
+// What crosses from one device to another when such a schedule is run over so many elements.
+std::size_t bytes_crossing(const allreduce::Schedule& schedule, std::size_t count, std::size_t element_bytes);
+
 // The gradient arena in pieces that are reduced at once: whole parameters, filled up to so many bytes; with 0 each
 // parameter is one.
 std::vector<models::Slice> cut(const models::Model& model, std::size_t bucket_bytes);

@@ -25,10 +25,11 @@ void record_times(harness::Result& result, const StepTimes& times, const Strateg
                          {"images_per_second_per_device", images / replicas.ranks()},
                          {"communication_fraction", std::max(0.0, exposed / step)},
                          {"waiting_seconds", times.waiting},
+                         {"idle_seconds", times.idle},
                          {"planted_seconds", times.planted},
                          {"bytes_moved", strategy.bytes_moved()},
-                         {"parameters", replicas.size()},
-                         {"parameter_bytes", replicas.size() * sizeof(float)}});
+                         {"parameters", replicas.model().whole_size()},
+                         {"parameter_bytes", replicas.model().whole_size() * sizeof(float)}});
   json phases = json::object();
   for (const Phase& phase : times.phases) {
     phases[phase.name] = *std::max_element(phase.seconds.begin(), phase.seconds.end());

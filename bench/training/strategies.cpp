@@ -12,12 +12,20 @@ namespace {
 using allreduce::Collective;
 
 constexpr std::array rows = {
-    StrategyRow{"scratch", "one all-reduce a parameter, after backward", make_scratch, Collective::allreduce, false},
-    StrategyRow{
-        "data_parallel", "all through device 0, which alone has loss and update", make_data_parallel, {}, false},
+    StrategyRow{"scratch", "one all-reduce a parameter, after backward", make_scratch, Collective::allreduce},
+    StrategyRow{"data_parallel", "all through device 0, which alone has loss and update", make_data_parallel, {}},
     StrategyRow{"distributed", "buckets, while backward goes on", make_distributed, Collective::allreduce, true},
     StrategyRow{"sharded", "each device updates its slice of the parameters", make_sharded, Collective::reduce_scatter,
-                false, true}};
+                false, true},
+    StrategyRow{"pipeline",
+                "each device has some layers, through which micro-batches go",
+                make_pipeline,
+                {},
+                false,
+                false,
+                Piece::stage},
+    StrategyRow{"tensor", "each device has a part of each linear layer, and all others", make_tensor,
+                Collective::allreduce, false, false, Piece::share}};
 
 }  // namespace
 

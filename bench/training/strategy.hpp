@@ -29,6 +29,7 @@ struct StrategySettings {
   bool overlap = true;                              // a bucket is reduced as soon as backward has filled it
   std::size_t bucket_bytes = 25 << 20;              // at most; the first bucket is smaller
   harness::Dtype grad_dtype = harness::Dtype::f32;  // of the gradients that are sent: f32, or bf16 (CPU devices only)
+  int microbatches = 1;                             // that a pipeline cuts a batch into
 };
 
 class Strategy {
@@ -69,16 +70,21 @@ std::unique_ptr<Strategy> make_scratch(Replicas& replicas, const StrategySetting
 std::unique_ptr<Strategy> make_data_parallel(Replicas& replicas, const StrategySettings& settings);
 std::unique_ptr<Strategy> make_distributed(Replicas& replicas, const StrategySettings& settings);
 std::unique_ptr<Strategy> make_sharded(Replicas& replicas, const StrategySettings& settings);
+std::unique_ptr<Strategy> make_pipeline(Replicas& replicas, const StrategySettings& settings);
+std::unique_ptr<Strategy> make_tensor(Replicas& replicas, const StrategySettings& settings);
 
 struct StrategyRow {
   std::string_view name;
   std::string_view summary;
   std::unique_ptr<Strategy> (*make)(Replicas&, const StrategySettings&);
-  // What it reduces gradients by, with any of the catalogue's algorithms; only then can they be accumulated, or sent as
-  // another type.
+  // What it reduces by, with any of the catalogue's algorithms; only where this is of gradients can they be
+  // accumulated, or sent as another type.
   std::optional<allreduce::Collective> collective;
-  bool buckets;         // in buckets, which can overlap the backward pass
-  bool shares = false;  // each device updates its share of the parameters, and needs momentum for no other
+  bool buckets = false;  // in buckets, which can overlap the backward pass
+  bool shares = false;   // each device updates its share of the parameters, and needs momentum for no other
+  Piece piece = Piece::replica;
+
+  bool reduces_gradients() const { return collective && piece == Piece::replica; }
 };
 
 std::span<const StrategyRow> strategies();

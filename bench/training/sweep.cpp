@@ -48,12 +48,22 @@ void Sweep::require_sense() const {
     if (options_.text("data") == "synthetic") continue;
     throw harness::bad_value("data", options_.text("data"), name + " reads no images; it learns from: synthetic");
   }
+  bool has_pipeline = false;
   for (const auto& name : options_.names("strategy")) {
-    if (find_strategy(name).collective) continue;
+    const StrategyRow& strategy = find_strategy(name);
+    has_pipeline = has_pipeline || strategy.piece == Piece::stage;
     for (const char* option : {"accumulate", "grad-dtype"}) {
-      if (!options_.given(option)) continue;
-      throw harness::bad_value(option, options_.text(option), "strategy " + name + " reduces by no algorithm");
+      if (strategy.reduces_gradients() || !options_.given(option)) continue;
+      throw harness::bad_value(option, options_.text(option), "strategy " + name + " all-reduces no gradients");
     }
+    for (const char* option : {"eval", "save", "resume"}) {
+      if (strategy.piece == Piece::replica || !options_.given(option)) continue;
+      throw harness::bad_value(option, options_.text(option),
+                               "with strategy " + name + " no device has the whole network");
+    }
+  }
+  if (options_.given("microbatches") && !has_pipeline) {
+    throw harness::bad_value("microbatches", options_.text("microbatches"), "only strategy pipeline takes it");
   }
   require_algorithms();
 }
@@ -103,7 +113,7 @@ void Sweep::require_devices(const std::vector<std::string>& devices) const {
 std::vector<std::vector<json>> Sweep::fleets_of(const json& block) const {
   const bool alone = ranks_of(options_, block["device"]) == 1;
   const auto or_null = [](std::vector<json> values) { return values.empty() ? std::vector<json>{nullptr} : values; };
-  std::map<bool, std::vector<json>> fleets;
+  std::map<std::pair<Piece, bool>, std::vector<json>> fleets;
   for (const auto& name : options_.names("strategy")) {
     const StrategyRow& strategy = find_strategy(name);
     auto algorithms = or_null(values(algorithms_of(strategy)));
@@ -111,11 +121,12 @@ std::vector<std::vector<json>> Sweep::fleets_of(const json& block) const {
     const auto overlaps = strategy.buckets ? values(options_.names("overlap")) : std::vector<json>{nullptr};
     for (json& point : harness::points({{"strategy", {name}}, {"algorithm", algorithms}, {"overlap", overlaps}})) {
       point.update(block);
-      fleets[shares_momentum(point)].push_back(std::move(point));
+      if (strategy.piece == Piece::stage) point["microbatches"] = options_.integer("microbatches");
+      fleets[{strategy.piece, shares_momentum(point)}].push_back(std::move(point));
     }
   }
   std::vector<std::vector<json>> found;
-  for (auto& [shares, points] : fleets) found.push_back(std::move(points));
+  for (auto& [kind, points] : fleets) found.push_back(std::move(points));
   return found;
 }
 
@@ -136,8 +147,9 @@ std::optional<std::string> Sweep::refuses(const json& point, const harness::Devi
     return "data_parallel takes the loss on the host, and its root is a GPU";
   }
   for (int rank = 0; rank < devices.size(); ++rank) {
-    if (options_.text("grad-dtype") == "f32" || !harness::is_gpu(devices[rank])) continue;
-    return "only CPU devices send gradients as another type than f32";
+    if (!harness::is_gpu(devices[rank])) continue;
+    if (options_.text("grad-dtype") != "f32") return "only CPU devices send gradients as another type than f32";
+    if (strategy_of(point).piece != Piece::replica) return "only CPU devices take a piece of a network";
   }
   return std::nullopt;
 }
@@ -186,9 +198,10 @@ std::vector<std::string> Sweep::command_for(const json& point) const {
   for (const char* name : {"model", "device", "math", "strategy", "algorithm", "scaling", "overlap"}) {
     if (point.at(name).is_string()) add(name, point.at(name));
   }
-  if (find_strategy(point.at("strategy").get<std::string>()).buckets) {
+  if (strategy_of(point).buckets) {
     add("bucket", std::to_string(point.at("bucket_bytes").get<std::size_t>()));
   }
+  if (point.contains("microbatches")) add("microbatches", point["microbatches"].dump());
   for (const char* name :
        {"threads", "launch", "batch", "lr", "lr-scaling", "momentum", "weight-decay", "accumulate", "grad-dtype",
         "slow", "data", "data-dir", "init", "order", "seed", "epochs", "eval", "resume"}) {
@@ -200,14 +213,16 @@ std::vector<std::string> Sweep::command_for(const json& point) const {
 
 std::size_t Sweep::global_batch(int ranks) const { return global_batch_of(options_, scaling_, ranks); }
 
-models::ModelSettings Sweep::model_settings(const json& block, int ranks) const {
+models::ModelSettings Sweep::model_settings(const json& point, int ranks) const {
   models::ModelSettings settings;
-  const std::size_t parts = std::size_t(ranks) * conditions(ranks).accumulate;
+  std::size_t parts = 1;  // into which a batch is cut
+  if (strategy_of(point).piece == Piece::replica) parts = std::size_t(ranks) * conditions(ranks).accumulate;
+  if (strategy_of(point).piece == Piece::stage) parts = point["microbatches"].get<std::size_t>();
   settings.capacity = static_cast<int>((global_batch(ranks) + parts - 1) / parts);
   settings.init = models::parse_init(options_.text("init"));
   settings.seed = static_cast<std::uint64_t>(options_.integer("seed"));
   settings.momentum = options_.real("momentum") > 0;
-  settings.math = models::parse_math(block["math"].get<std::string>());
+  settings.math = models::parse_math(point["math"].get<std::string>());
   return settings;
 }
 
@@ -230,7 +245,7 @@ Conditions Sweep::conditions(int ranks) const {
 }
 
 bool Sweep::shares_momentum(const json& point) const {
-  return find_strategy(point["strategy"].get<std::string>()).shares && options_.real("momentum") > 0;
+  return strategy_of(point).shares && options_.real("momentum") > 0;
 }
 
 StrategySettings Sweep::strategy_settings(const json& point, int ranks) const {
@@ -241,6 +256,7 @@ StrategySettings Sweep::strategy_settings(const json& point, int ranks) const {
   settings.overlap = point["overlap"] == "on";
   settings.bucket_bytes = point.value("bucket_bytes", options_.byte_count("bucket"));
   settings.grad_dtype = *harness::parse_dtype(options_.text("grad-dtype"));
+  settings.microbatches = point.value("microbatches", 1);
   settings.momentum = options_.real("momentum");
   settings.weight_decay = options_.real("weight-decay");
   const bool grows = scaling_ == "weak" && options_.text("lr-scaling") == "linear";
@@ -262,6 +278,8 @@ CourseSettings Sweep::course_settings(int ranks) const {
 
 // A step is timed three times: whole, its compute alone, its communication alone.
 harness::MeasureSettings Sweep::measure_settings() const { return bench::measure_settings(options_, 3); }
+
+const StrategyRow& strategy_of(const json& point) { return find_strategy(point["strategy"].get<std::string>()); }
 
 std::string name_of(const json& point) {
   std::string name;

@@ -38,7 +38,8 @@ class Sweep {
   std::vector<std::string> command_for(const nlohmann::json& point) const;
 
   const std::string& scaling() const { return scaling_; }  // weak or strong
-  models::ModelSettings model_settings(const nlohmann::json& block, int ranks) const;
+  // All points of a fleet have the same.
+  models::ModelSettings model_settings(const nlohmann::json& point, int ranks) const;
   Conditions conditions(int ranks) const;
   bool shares_momentum(const nlohmann::json& point) const;
   StrategySettings strategy_settings(const nlohmann::json& point, int ranks) const;
@@ -60,6 +61,8 @@ class Sweep {
   std::vector<std::vector<nlohmann::json>> groups_;
   Checkpoints checkpoints_;
 };
+
+const StrategyRow& strategy_of(const nlohmann::json& point);
 
 // "lenet cpu:2 distributed ring", or "resnet18 winograd cpu:2 distributed ring".
 std::string name_of(const nlohmann::json& point);

@@ -12,6 +12,12 @@
 
 namespace bench {
 
+// The columns that say how a step went, measured or forecast, between others; and what stands in them.
+std::vector<harness::Column> with_step_columns(std::vector<harness::Column> before,
+                                               const std::vector<harness::Column>& behind);
+std::vector<std::string> with_step_cells(std::vector<std::string> before, const harness::Result& result,
+                                         const std::vector<std::string>& behind);
+
 class TrainingTable {
  public:
   explicit TrainingTable(const std::vector<nlohmann::json>& points);

@@ -17,9 +17,8 @@ std::string lane_of(const Replicas& replicas, int rank) {
   return "rank " + std::to_string(rank) + ", " + replicas.stream(rank).device().name();
 }
 
-// Shown layer by layer.
-bool is_of_layers(const Phase& phase) {
-  return phase.name == "forward" || phase.name == "backward" || phase.name == "accumulate";
+bool is_of_layers(const Stretch& stretch) {
+  return stretch.phase == "forward" || stretch.phase == "backward" || stretch.phase == "accumulate";
 }
 
 }  // namespace
@@ -32,7 +31,7 @@ std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas) {
   Step step(replicas, Work::step);
   strategy.issue(step);
   strategy.sync();
-  const auto phases = step.phases();
+  const auto stretches = step.stretches();
   const auto passes = replicas.unwatch();
   const auto watched = reductions ? reductions->unwatch() : std::vector<Watched>{};
 
@@ -40,13 +39,12 @@ std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas) {
   for (int rank = 0; rank < replicas.ranks(); ++rank) {
     const std::string lane = lane_of(replicas, rank);
     const auto first = static_cast<std::ptrdiff_t>(timeline.size());
-    double begin = 0;
-    for (const Phase& phase : phases) {
-      const double end = begin + phase.seconds[rank];
-      // A replica that waits for the all-reduce has nothing to show: the all-reduce has a lane of its own.
-      const bool is_shown = phase.computes ? !is_of_layers(phase) : !reductions;
-      if (is_shown) timeline.push_back({lane, phase.name, phase.name, begin, end});
-      begin = end;
+    for (const Stretch& stretch : stretches) {
+      // Layers that were watched are shown themselves. A replica that waits for the all-reduce has nothing to show: the
+      // all-reduce has a lane of its own.
+      const bool is_shown = stretch.computes ? passes.empty() || !is_of_layers(stretch) : !reductions;
+      if (stretch.rank != rank || !is_shown) continue;
+      timeline.push_back({lane, stretch.phase, stretch.name, stretch.begin, stretch.end});
     }
     for (const Pass& pass : passes) {
       timeline.push_back({lane, pass.is_backward ? "backward" : "forward", replicas.model().layer_name(pass.layer),

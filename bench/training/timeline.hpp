@@ -14,7 +14,8 @@ namespace bench {
 struct Span {
   std::string lane;           // what is busy: a device, or its communication
   std::string kind;           // the phase: forward, backward, update; all_reduce
-  std::string name;           // the layer of forward and backward, the bytes of an all-reduce, else the phase
+  std::string name;           // the layer of forward and backward (in a pipeline the micro-batch), the bytes of an
+                              // all-reduce, else the phase
   double begin = 0, end = 0;  // seconds since the replica of this lane began: their clocks cannot be compared
 };
 

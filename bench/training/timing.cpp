@@ -21,15 +21,16 @@ std::vector<Phase> median_phases(const Steps& steps) {
   return medians;
 }
 
-std::vector<double> median_waiting(const Steps& steps) {
+// Of what a step says of each rank.
+std::vector<double> median_by_rank(const Steps& steps, const std::function<std::vector<double>(const Timed&)>& of) {
   std::vector<std::vector<double>> of_rank;
   for (const auto& step : steps) {
-    const auto waiting = waiting_seconds(step.phases);
-    of_rank.resize(waiting.size());
-    for (std::size_t rank = 0; rank < waiting.size(); ++rank) of_rank[rank].push_back(waiting[rank]);
+    const auto seconds = of(step);
+    of_rank.resize(seconds.size());
+    for (std::size_t rank = 0; rank < seconds.size(); ++rank) of_rank[rank].push_back(seconds[rank]);
   }
   std::vector<double> medians;
-  for (const auto& waiting : of_rank) medians.push_back(harness::median(waiting));
+  for (const auto& seconds : of_rank) medians.push_back(harness::median(seconds));
   return medians;
 }
 
@@ -109,7 +110,8 @@ std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const h
     time.compute = alone ? time.step.seconds : measured[compute_of[kind]].seconds;
     time.communication = alone ? 0 : measured[trials_of[i].communication].seconds;
     time.phases = median_phases(steps[i]);
-    time.waiting = median_waiting(steps[i]);
+    time.waiting = median_by_rank(steps[i], [](const Timed& step) { return waiting_seconds(step.phases); });
+    time.idle = median_by_rank(steps[i], [](const Timed& step) { return idle_seconds(step.phases, step.seconds); });
     time.planted = median_planted(steps[i]);
     times.push_back(std::move(time));
   }

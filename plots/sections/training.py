@@ -3,7 +3,7 @@
 
 import math
 
-from plots import drawing, headline, series, style, units
+from plots import drawing, headline, pieces, series, style, units
 from plots.load import machine_of, rows
 from plots.page import chosen, folded, noted
 from plots.timelines import steps_watched
@@ -23,7 +23,19 @@ def steps(runs, page):
         return ""
     names = series.told_apart(listed)
     listing = page.table(
-        ["what", "step", "compute", "communication", "exposed", "hidden", "exposed / step", "images/s", "load"],
+        [
+            "what",
+            "step",
+            "compute",
+            "communication",
+            "exposed",
+            "hidden",
+            "exposed / step",
+            "moved",
+            "idle",
+            "images/s",
+            "load",
+        ],
         [
             [
                 name,
@@ -32,6 +44,8 @@ def steps(runs, page):
                     for key in ("step", "compute", "communication", "exposed", "hidden")
                 ),
                 units.percent(row.metric("communication_fraction")),
+                units.size(row.metric("bytes_moved")),
+                units.percent(pieces.idle_share(row)),
                 units.rate(headline.images_per_second(row), "images"),
                 units.seconds(row.metric("load_seconds")),
             ]
@@ -47,7 +61,8 @@ def steps(runs, page):
     lead = (
         "Compute, hidden and exposed communication and update make up the step; loading is beside it, not in it."
         " Communication is hidden where computing goes on meanwhile. Exposed is the step minus the step without"
-        " communication; below zero it is noise, and drawn as nothing."
+        " communication; below zero it is noise, and drawn as nothing. Idle is the part of all devices' time in which they"
+        " compute nothing; where the network is cut in pieces, exposed has their waiting for each other in it."
     )
     return (
         noted(lead)
@@ -77,7 +92,8 @@ def phases_of(bars, page):
 def inside(runs, page):
     """The same bytes reduced by bench_allreduce, by the training's own buckets with nothing else running, and what of
     it is left to see in the step."""
-    good = [row for row in rows(runs, "train") if row.ok and row.ranks > 1 and row.metric("communication_seconds")]
+    several = [row for row in rows(runs, "train") if row.ok and row.ranks > 1 and row.metric("communication_seconds")]
+    good = [row for row in several if not pieces.in_pieces(row)]  # of gradients alone
     if not good:
         return ""
     panels, body = [], []
@@ -91,8 +107,8 @@ def inside(runs, page):
         )
         panels.append((model, carried(names, columns, group, page)))
         for name, size, row, *seconds in zip(names, sizes, group, *columns):
-            pieces = len(row.list("buckets")) or units.NOTHING
-            body.append([f"{model} · {name}", units.size(size), pieces, *map(units.seconds, seconds)])
+            sent = len(row.list("buckets")) or units.NOTHING
+            body.append([f"{model} · {name}", units.size(size), sent, *map(units.seconds, seconds)])
     head = ["what", "gradients", "pieces", *CARRIED]
     return (
         noted(

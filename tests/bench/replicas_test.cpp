@@ -36,6 +36,22 @@ TEST_F(TwoReplicas, ThatPartAreToldWithTheFirstTensorInWhichTheyDiffer) {
   }
 }
 
+TEST_F(TwoReplicas, InPiecesAreComparedInWhatBothHaveWhole) {
+  models::ModelSettings settings;
+  settings.backend = "plain";
+  settings.capacity = 4;
+  const Replicas shares(*devices, "lenet", settings, {.piece = Piece::share});
+  EXPECT_NE(shares.checksums().at(0), shares.checksums().at(1));
+  const auto state = shares.state();
+  const models::Parameter& first = shares.model().parameter_table().at(0);
+  ASSERT_TRUE(first.whole);
+  shares.model(1).parameters()[first.offset] += 1;
+  EXPECT_THROW(shares.checksums(), harness::Error);
+  shares.restore(state);
+  shares.checksums();
+  EXPECT_EQ(shares.state(), state);
+}
+
 TEST_F(TwoReplicas, AddUpTheSameGradientsInOneMicroBatchAndInThree) {
   const Batch batch{&data, {0, 1, 2, 3, 4, 5, 6}, {4, 3}};
   Replicas whole = make(1), parts = make(3);

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench_train as a user meets it: the same losses on any number of devices, valid files, clear refusals."""
+import json
 import unittest
 
-from bench_case import BenchCase
+from bench_case import ROOT, BenchCase
 
 SMALL = ["--data=synthetic", "--batch=10", "--warmup=1", "--steps=3"]
 QUICK = [*SMALL, "--iterations=1"]
@@ -140,6 +141,69 @@ class Training(BenchCase):
             else:
                 self.assertEqual(set(optimizer), {row["metrics"]["parameter_bytes"]})
 
+    def test_a_network_in_pieces_trains_as_on_one_device(self):
+        rows = self.results(*QUICK, "--device=cpu:1,cpu:2,cpu:3", "--scaling=strong", "--algorithm=ring,tree",
+                            "--strategy=distributed,pipeline,tensor", "--microbatches=3", "--momentum=0.9", "--lr=0.01")
+        self.assertEqual(len(rows), 3 + 2 * 5)
+        for row in rows:
+            for loss, first in zip(row["losses"], rows[0]["losses"], strict=True):
+                self.assertAlmostEqual(loss, first, delta=1e-5 * first)
+            ranks, metrics = row["point"]["ranks"], row["metrics"]
+            self.assertEqual(len(metrics["idle_seconds"]), ranks)
+            self.assertEqual(metrics["parameters"], rows[0]["metrics"]["parameters"])
+            self.assertEqual(metrics["bytes_moved"] > 0, ranks > 1)
+            held = [part["parameters"] for part in row["memory"]]
+            optimizer = [part["optimizer"] for part in row["memory"]]
+            self.assertEqual(optimizer, held)
+            if row["point"]["strategy"] == "pipeline":
+                self.assertEqual(sum(held), metrics["parameter_bytes"])
+                self.assertEqual(row["check"], "off")  # no two devices have the same
+                self.assertEqual(len(set(row["checksums"])), ranks)
+            if row["point"]["strategy"] == "tensor" and ranks > 1:
+                self.assertLess(max(held), metrics["parameter_bytes"])
+                self.assertGreater(sum(held), metrics["parameter_bytes"])
+                self.assertEqual(row["check"], "exact")  # of what all devices have
+
+    def test_a_pipeline_sends_each_image_once_forward_and_once_back(self):
+        row = self.results(*QUICK, "--device=cpu:4", "--strategy=pipeline", "--microbatches=4")[0]
+        # As many devices as LeNet has layers with parameters, so it is known where it was cut.
+        self.assertEqual([stage["first"] for stage in row["stages"]], ["conv1", "conv2", "fc1", "fc2"])
+        self.assertEqual([stage["last"] for stage in row["stages"]], ["pool1", "pool2", "relu3", "cross_entropy"])
+        self.assertEqual(row["metrics"]["bytes_moved"], 2 * 10 * 4 * (20 * 13 * 13 + 50 * 4 * 4 + 128))
+        self.assertEqual(set(row["phases"]),
+                         {"send_activations", "forward", "send_gradients", "backward", "update"})
+        for stage in row["stages"]:
+            own = [span for span in row["timeline"] if span["lane"].startswith(f"rank {stage['rank']},")]
+            for kind in ("forward", "backward"):
+                self.assertEqual([span["name"] for span in own if span["kind"] == kind],
+                                 [f"micro-batch {number}" for number in (1, 2, 3, 4)])
+
+    def test_tensor_parallelism_joins_activations_twice(self):
+        row = self.results(*QUICK, "--device=cpu:2", "--strategy=tensor")[0]
+        # A ring of two sends every element twice: the logits, and the gradients of what fc1 reads.
+        self.assertEqual(row["metrics"]["bytes_moved"], 2 * 10 * 4 * (10 + 50 * 4 * 4))
+        self.assertEqual(set(row["phases"]),
+                         {"forward", "reduce_activations", "backward", "reduce_gradients", "update"})
+
+    def test_tensor_parallelism_gives_pytorchs_numbers(self):
+        golden = json.loads((ROOT / "tests/models/golden/lenet_he_B64_lr0.1.json").read_text())
+        rows = self.results("--device=cpu:2,cpu:4", "--scaling=strong", "--strategy=tensor", "--warmup=0",
+                            "--iterations=1", f"--steps={len(golden['loss_mean'])}", f"--batch={golden['batch']}",
+                            f"--lr={golden['lr']}", f"--seed={golden['seed']}", "--init=he", "--order=sequential")
+        for row in rows:
+            for loss, expected in zip(row["losses"], golden["loss_mean"], strict=True):
+                self.assertAlmostEqual(loss, expected, delta=1e-4 * expected)
+
+    def test_batch_norm_sees_the_micro_batches_of_a_pipeline(self):
+        options = ["--data=synthetic", "--model=resnet18", "--batch=4", "--lr=0.0001", "--warmup=0",
+                   "--iterations=1", "--steps=2", "--scaling=strong"]
+        one = self.results(*options, "--device=cpu:1", "--strategy=distributed")[0]
+        whole, parts = (self.results(*options, "--device=cpu:2", "--strategy=pipeline", f"--microbatches={parts}")[0]
+                        for parts in (1, 2))
+        for loss, expected in zip(whole["losses"], one["losses"], strict=True):
+            self.assertAlmostEqual(loss, expected, delta=1e-3 * expected)
+        self.assertGreater(abs(parts["losses"][0] - one["losses"][0]), 1e-3 * one["losses"][0])
+
     def test_half_as_many_bytes_are_sent_as_bf16(self):
         options = [*QUICK, "--device=cpu:3", "--lr=0.01"]
         for full, half in zip(self.results(*options), self.results(*options, "--grad-dtype=bf16")):
@@ -205,6 +269,14 @@ class Training(BenchCase):
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertEqual(self.run_bench("--steps=2", "--epochs=2").returncode, 2)
         self.assertEqual(self.run_bench("--strategy=data_parallel", "--accumulate=2").returncode, 2)
+        for strategy, option in (("pipeline", "--eval"), ("tensor", "--save=file"), ("pipeline", "--grad-dtype=bf16"),
+                                 ("tensor", "--accumulate=2"), ("tensor", "--microbatches=2")):
+            done = self.run_bench(f"--strategy={strategy}", option)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+            self.assertIn(option.split("=")[0], done.stderr)
+        done = self.run_bench(*QUICK, "--device=cpu:5", "--strategy=pipeline,tensor")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("can be cut into 4 stages", done.stderr)
         for strategies, algorithms in (("sharded", "tree"), ("scratch", "direct"), ("scratch,sharded", "tree"),
                                        ("scratch,distributed", "ring,direct")):
             done = self.run_bench(f"--strategy={strategies}", f"--algorithm={algorithms}")

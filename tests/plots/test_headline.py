@@ -100,6 +100,25 @@ class TrainingSentence(unittest.TestCase):
         self.assertIn("distributed with tree (1.00", said)
         self.assertIn("scratch with ring (0.92", said)
 
+    def test_whether_to_share_out_the_batch_or_to_cut_the_network_follows_the_numbers(self):
+        def ways(pipeline_step):
+            rows = [made_up.train(1, 0.05, scaling="strong")]
+            for strategy, algorithm, step, idle, moved in (
+                ("distributed", "ring", 0.03, [0.003, 0.003], 1048576),
+                ("pipeline", None, pipeline_step, [0.03, 0.006], 2097152),
+            ):
+                row = made_up.train(2, step, strategy=strategy, algorithm=algorithm, scaling="strong")
+                row["metrics"].update(idle_seconds=idle, bytes_moved=moved)
+                rows.append(row)
+            return training(*rows)
+
+        said = ways(0.06)
+        self.assertIn("distributed with ring 1 MiB, 10%", said)
+        self.assertIn("pipeline with streams 2 MiB, 30%", said)
+        self.assertIn("the batch is what to share out, 2.00 times as fast", said)
+        self.assertIn("the network is what to cut, 1.50 times as fast", ways(0.02))
+        self.assertNotIn("in pieces", training(made_up.train(1, 0.05), made_up.train(2, 0.06)))
+
     def test_exposed_time_below_zero_is_not_called_waiting(self):
         said = training(made_up.train(1, 0.05), made_up.train(2, 0.05, exposed=-0.001))
         self.assertIn("no longer with communication than without", said)
