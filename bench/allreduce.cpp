@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cmath>
 #include <iostream>
 #include <map>
 
@@ -11,6 +12,7 @@
 #include "allreduce/check.hpp"
 #include "allreduce/engine.hpp"
 #include "allreduce/engines/nccl.hpp"
+#include "bench/expected.hpp"
 #include "bench/main.hpp"
 #include "bench/schedules.hpp"
 #include "bench/session.hpp"
@@ -112,6 +114,33 @@ struct Contender {
   bool busbw_is_link_speed = true;
 };
 
+std::vector<harness::Column> columns(bool chooses, bool expects) {
+  std::vector<harness::Column> all = {{.title = "bytes", .width = 10},
+                                      {.title = "count", .width = 10},
+                                      {.title = "type", .width = 5},
+                                      {.title = "redop", .width = 5},
+                                      {.title = "algorithm", .left = true, .width = chooses ? 23U : 18U},
+                                      {.title = "launch", .left = true, .width = 6},
+                                      {.title = "placement", .left = true, .width = 12},
+                                      {.title = "device", .left = true, .width = 8},
+                                      {.title = "time", .width = 9},
+                                      {.title = "algbw", .width = 9},
+                                      {.title = "busbw", .width = 9},
+                                      {.title = "of bound", .width = 8},
+                                      {.title = "wrong", .width = 5}};
+  if (expects) {
+    all.push_back({.title = "expected", .width = 9});
+    all.push_back({.title = "verdict", .left = true, .width = 11});
+  }
+  return all;
+}
+
+// The points of --device, where some engine measures.
+std::vector<std::string> measured_devices(const harness::Options& options) {
+  if (options.names("engine") == std::vector<std::string>{"simulated"}) return {};
+  return bench::device_points(options, harness::default_point());
+}
+
 class Bench {
  public:
   Bench(const harness::Options& options)
@@ -119,20 +148,8 @@ class Bench {
         settings_(bench::measure_settings(options)),
         schedules_(options),
         tuning_(bench::make_tuning(options, schedules_)),
-        columns_({{.title = "bytes", .width = 10},
-                  {.title = "count", .width = 10},
-                  {.title = "type", .width = 5},
-                  {.title = "redop", .width = 5},
-                  {.title = "algorithm", .left = true, .width = schedules_.chooses() ? 23U : 18U},
-                  {.title = "launch", .left = true, .width = 6},
-                  {.title = "placement", .left = true, .width = 12},
-                  {.title = "device", .left = true, .width = 8},
-                  {.title = "time", .width = 9},
-                  {.title = "algbw", .width = 9},
-                  {.title = "busbw", .width = 9},
-                  {.title = "of bound", .width = 8},
-                  {.title = "wrong", .width = 5}},
-                 harness::screen_of(STDOUT_FILENO)) {
+        expectations_(options, schedules_, measured_devices(options)),
+        columns_(columns(schedules_.chooses(), expectations_.known()), harness::screen_of(STDOUT_FILENO)) {
     std::vector<std::string> engines = options.names("engine");
     if (std::erase(engines, "simulated") > 0) {
       if (engines.empty() && options.given("device")) {
@@ -141,10 +158,16 @@ class Bench {
       }
       simulated_.emplace(options, schedules_);
     } else {
-      for (const auto& option : bench::simulation_options()) {
-        if (options.given(option.name)) {
-          throw harness::bad_value(option.name, options.text(option.name), "only --engine=simulated takes it");
+      for (const char* option : {"software", "rank-order"}) {
+        if (options.given(option)) {
+          throw harness::bad_value(option, options.text(option), "only --engine=simulated takes it");
         }
+      }
+      if (options.given("without") && !options.given("topology")) {
+        throw harness::bad_value("without", options.text("without"), "it takes away from --topology");
+      }
+      if (options.given("topology") && !expectations_.known()) {
+        throw harness::bad_value("topology", options.text("topology"), "measured rows are held against one of them");
       }
     }
     if (engines.empty()) return;
@@ -154,24 +177,21 @@ class Bench {
                                {"placement", bench::values(options.names("placement"))},
                                {"pieces", bench::values(options.integers("pieces"))},
                                {"bytes", bench::values(options.bytes("bytes"))}});
-    if (!schedules_.fits_any_ranks()) {
+    if (!schedules_.fits_any_ranks() || (options.given("topology") && !simulated_)) {
       std::map<std::string, int> ranks;  // of a device; finding out opens it
       for (const json& block : blocks_) {
         const auto [known, fresh] = ranks.try_emplace(block["device"].get<std::string>());
         if (fresh) known->second = bench::ranks_of(options, known->first);
         schedules_.require_fitting(shape_of(block, known->second));
+        if (!simulated_) expectations_.require_ranks(known->first, known->second);
       }
     }
     for (const std::string& engine : engines) {
       const auto trials = engine == "nccl" ? nccl_trials() : schedule_trials(engine);
       trials_.insert(trials_.end(), trials.begin(), trials.end());
     }
-    for (json point : blocks_) {
-      for (const json& trial : trials_) {
-        point.update(trial);
-        point["transport"] = options.text("transport");
-        if (point["algorithm"] == "auto") tuning_->choose(point);
-      }
+    for (const json& block : blocks_) {
+      if (schedules_.chooses() && !expectations_.known()) require_tuned(block);
     }
     bench::name_what_is_the_same(
         columns_, blocks_, {{"type", "dtype"}, {"redop", "op"}, {"placement", "placement"}, {"device", "device"}});
@@ -219,6 +239,24 @@ class Bench {
  private:
   bool is_allreduce() const { return schedules_.collective() == allreduce::Collective::allreduce; }
 
+  // Throws UsageError where the choice of --algorithm=auto is not known of some trial.
+  void require_tuned(json point) const {
+    for (const json& trial : trials_) {
+      point.update(trial);
+      point["transport"] = options_.text("transport");
+      if (point["algorithm"] != "auto" || tuning_->choose(point)) continue;
+      throw harness::bad_value("algorithm", "auto",
+                               "of " + point["device"].get<std::string>() +
+                                   " with --launch=" + point["launch"].get<std::string>() +
+                                   " nothing is known: --tune there first, or describe it by --topology");
+    }
+  }
+
+  json choose(const json& point, const allreduce::Shape& shape) const {
+    const auto tuned = tuning_->choose(point);
+    return tuned ? *tuned : expectations_.fastest(point, shape);
+  }
+
   void measure(bench::Session& session) {
     columns_.print_header(std::cout);
     std::unique_ptr<harness::Devices> devices;
@@ -230,6 +268,12 @@ class Bench {
     std::cout << "# busbw is algbw * " << factor
               << " as nccl-tests defines it; it is link speed for algorithms that move just so much over every link "
                  "(ring), and not for the others\n";
+    if (expectations_.known()) {
+      std::cout << "# expected: simulated on the topology, not measured; verdict: measured over expected, as "
+                   "expected within "
+                << harness::format_real(bench::same_within) << "x\n"
+                << bench::slowest_of(session.results());
+    }
     if (tuning_ && options_.on("tune")) tuning_->keep(session.results());
     if (!is_allreduce()) return;
     std::cout << "# the bound: as many threads, each reading and writing its part of all vectors once, with no order "
@@ -272,6 +316,10 @@ class Bench {
     if (point.contains("nccl")) command.push_back("--nccl-algo=" + point["nccl"]["algo"].get<std::string>());
     if (point["algorithm"] == "auto" && options_.given("tuning")) {
       command.push_back("--tuning=" + options_.text("tuning"));
+    }
+    if (options_.given("topology") && expectations_.known()) {
+      command.push_back("--topology=" + options_.text("topology"));
+      if (options_.given("without")) command.push_back("--without=" + options_.text("without"));
     }
     command.push_back("--seed=" + std::to_string(options_.integer("seed")));
     return command;
@@ -325,7 +373,7 @@ class Bench {
       result.point["threads"] = devices.threads();
       result.point["transport"] = options_.text("transport");
       result.point["topology"] = nullptr;
-      if (result.point["algorithm"] == "auto") result.extra["chosen"] = tuning_->choose(result.point);
+      if (result.point["algorithm"] == "auto") result.extra["chosen"] = choose(result.point, shape);
       result.command = command_for(result.point);
       schedules_.describe(result, shape);
       contenders.push_back({session.add(result), std::move(result)});
@@ -362,6 +410,9 @@ class Bench {
     if (options_.text("mode") == "check") return;
     time(contenders, vectors, devices, session);
     for (Contender& contender : contenders) {
+      if (auto expected = expectations_.of(contender.result, devices, shape); !expected.is_null()) {
+        contender.result.extra["expected"] = std::move(expected);
+      }
       check(contender, vectors);
       session.update(contender.row, contender.result);
     }
@@ -438,12 +489,25 @@ class Bench {
     const json& point = result.point;
     const std::size_t bytes = point["bytes"];
     const auto dtype = harness::parse_dtype(point["dtype"].get<std::string>());
-    columns_.print_row(std::cout,
-                       {std::to_string(bytes), std::to_string(bytes / harness::size_of(*dtype)), point["dtype"],
-                        bench::word_of(point["op"]), contender_of(result), point["launch"], point["placement"],
-                        point["device"], harness::format_seconds(metric("seconds")),
-                        harness::format_bandwidth(metric("algbw")), harness::format_bandwidth(metric("busbw")),
-                        harness::format_percent(metric("bound_efficiency")), bench::wrong_of(result)},
+    std::vector<std::string> cells = {std::to_string(bytes),
+                                      std::to_string(bytes / harness::size_of(*dtype)),
+                                      point["dtype"],
+                                      bench::word_of(point["op"]),
+                                      contender_of(result),
+                                      point["launch"],
+                                      point["placement"],
+                                      point["device"],
+                                      harness::format_seconds(metric("seconds")),
+                                      harness::format_bandwidth(metric("algbw")),
+                                      harness::format_bandwidth(metric("busbw")),
+                                      harness::format_percent(metric("bound_efficiency")),
+                                      bench::wrong_of(result)};
+    if (expectations_.known()) {
+      const json expected = result.extra.value("expected", json(nullptr));
+      cells.push_back(harness::format_seconds(expected.is_null() ? NAN : expected["seconds"].get<double>()));
+      cells.push_back(bench::verdict_of(expected));
+    }
+    columns_.print_row(std::cout, cells,
                        {.bar = metric("bound_efficiency"), .wrong = result.status != harness::Status::ok});
   }
 
@@ -451,6 +515,7 @@ class Bench {
   harness::MeasureSettings settings_;
   bench::Schedules schedules_;
   std::optional<bench::Tuning> tuning_;
+  bench::Expectations expectations_;
   harness::Table columns_;
   std::vector<json> blocks_, trials_;
   std::optional<bench::Simulated> simulated_ = {};

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "allreduce/bound.hpp"
 #include "allreduce/topologies.hpp"
+#include "bench/described.hpp"
 #include "bench/schedules.hpp"
 #include "bench/session.hpp"
 #include "harness/options.hpp"
@@ -17,7 +17,7 @@
 
 namespace bench {
 
-// Options of the simulated engine, for a bench's table.
+// Options of the simulated engine, those of topologies among them, for a bench's table.
 std::vector<harness::Option> simulation_options();
 
 class Simulated {
@@ -33,11 +33,6 @@ class Simulated {
   void print_footer() const;
 
  private:
-  struct Machine {
-    nlohmann::json topology, without, rank_order;  // as in a point
-    allreduce::Topology described;
-    allreduce::Bound bound;
-  };
   struct Contender {
     std::string software, algorithm, launch;
   };

@@ -130,7 +130,7 @@ void Tuning::keep(const std::vector<harness::Result>& timed) const {
   std::cout << "# " << file_.string() << ": the fastest for " << fresh << " points, which --algorithm=auto takes\n";
 }
 
-json Tuning::choose(const json& point) const {
+std::optional<json> Tuning::choose(const json& point) const {
   const auto cost = [&](const json& row) {
     return std::tuple(differences(row, point, better_equal), distance(row["bytes"], point.at("bytes")));
   };
@@ -139,17 +139,13 @@ json Tuning::choose(const json& point) const {
     if (row["machine"] != machine_ || differences(row, point, must_be_equal) > 0) continue;
     if (best == nullptr || cost(row) < cost(*best)) best = &row;
   }
-  if (best == nullptr) {
-    throw harness::bad_value("algorithm", "auto",
-                             "of " + point.at("device").get<std::string>() + " with --launch=" +
-                                 point.at("launch").get<std::string>() + " nothing is known: --tune there first");
-  }
+  if (best == nullptr) return std::nullopt;
   const json& row = *best;
   std::string why = "fastest of " + row["contenders"].dump() + " at " + harness::format_bytes(row["bytes"]);
   for (const char* axis : better_equal) {
     if (row[axis] != point.at(axis)) why.append(", with ").append(axis).append(" ").append(word_of(row[axis]));
   }
-  return {{"algorithm", row["algorithm"]}, {"why", why.append(", measured ").append(row["measured"])}};
+  return json{{"algorithm", row["algorithm"]}, {"why", why.append(", measured ").append(row["measured"])}};
 }
 
 std::optional<Tuning> make_tuning(const harness::Options& options, const Schedules& schedules) {

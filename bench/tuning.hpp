@@ -27,8 +27,8 @@ class Tuning {
   void keep(const std::vector<harness::Result>& timed) const;
 
   // {"algorithm", "why"} by the row for the machine, device, launch and transport of a point that is most like it, and
-  // then nearest in bytes. Throws UsageError where there is none.
-  nlohmann::json choose(const nlohmann::json& point) const;
+  // then nearest in bytes; nothing where no row is for them.
+  std::optional<nlohmann::json> choose(const nlohmann::json& point) const;
 
  private:
   std::filesystem::path file_;

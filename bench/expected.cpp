@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/expected.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "allreduce/algorithms.hpp"
+#include "allreduce/relabel.hpp"
+#include "harness/device/dtype.hpp"
+#include "harness/text.hpp"
+
+namespace bench {
+
+using nlohmann::json;
+
+namespace {
+
+bool are_gpus(const std::string& device) { return device.starts_with("cuda"); }
+
+// The GPUs of "cuda:0,2", in order of rank; of "cuda" all; nothing where a GPU has several ranks or is none.
+std::optional<std::vector<allreduce::Rank>> gpus_of(const std::string& device, int size, int on_host) {
+  std::vector<allreduce::Rank> gpus;
+  if (device == "cuda") {
+    for (int gpu = 0; gpu < size; ++gpu) gpus.push_back(gpu);
+  } else {
+    for (const std::string& part : harness::split(device.substr(device.find(':') + 1), ',')) {
+      const auto gpu = harness::parse_integer(part, 0, on_host - 1);
+      if (!gpu || std::ranges::find(gpus, *gpu) != gpus.end()) return std::nullopt;
+      gpus.push_back(static_cast<allreduce::Rank>(*gpu));
+    }
+  }
+  if (static_cast<int>(gpus.size()) != size || size > on_host) return std::nullopt;
+  return gpus;
+}
+
+allreduce::Workload workload_of(const json& point) {
+  const std::size_t element = harness::size_of(*harness::parse_dtype(point["dtype"].get<std::string>()));
+  return {point["bytes"].get<std::size_t>() / element, element,
+          point["launch"] == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager};
+}
+
+}  // namespace
+
+Expectations::Expectations(const harness::Options& options, const Schedules& schedules,
+                           const std::vector<std::string>& devices)
+    : schedules_(schedules), named_(!options.names("topology").empty()) {
+  if (named_) {
+    const auto machines = described_machines(options, constants_);
+    if (machines.size() == 1) machine_ = machines[0];
+    return;
+  }
+  // nvidia-smi numbers the GPUs without regard to this variable.
+  if (devices.empty() || !std::ranges::all_of(devices, are_gpus) || std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
+    return;
+  }
+  try {
+    machine_ = Machine{"auto", nullptr, "given", allreduce::find_topology("auto", constants_), {}};
+  } catch (const harness::Error&) {
+    // A host that does not say how its GPUs are joined has nothing to be held against.
+  }
+}
+
+void Expectations::require_ranks(const std::string& device, int ranks) const {
+  if (!named_ || !machine_ || machine_->described.size() == ranks) return;
+  throw harness::bad_value("topology", machine_->topology.get<std::string>(),
+                           "it has " + std::to_string(machine_->described.size()) + " devices, and " + device +
+                               " has " + std::to_string(ranks) + "; NAME:N takes the first N of a machine");
+}
+
+json Expectations::of(const harness::Result& measured, const harness::Devices& devices,
+                      const allreduce::Shape& shape) const {
+  const json& point = measured.point;
+  if (!machine_ || devices.emulated() || shape.ranks == 1 || point["fused"] == "on") return nullptr;
+  const double seconds = measured.metrics.value("seconds", 0.0);
+  if (seconds <= 0 || point["bytes"] == 0) return nullptr;
+  Machine machine = *machine_;
+  const std::string device = devices.text();
+  if (are_gpus(device)) {
+    const auto gpus = gpus_of(device, devices.size(), machine.described.size());
+    if (!gpus) return nullptr;
+    if (!named_) machine.described = allreduce::reordered(machine.described, *gpus);
+  }
+  if (machine.described.size() != devices.size()) return nullptr;
+
+  Forecaster forecaster(machine, constants_, schedules_, shape);
+  Forecast forecast;
+  if (point["engine"] == "nccl") {
+    const std::string algo = point["nccl"]["algo"];
+    if (schedules_.collective() != allreduce::Collective::allreduce) return nullptr;
+    if (algo != "auto" && algo != "ring" && algo != "tree" && algo != "nvls") return nullptr;
+    forecast = forecaster.nccl(point["bytes"], {algo == "auto" ? "" : algo, true});
+  } else {
+    forecast = forecaster.streams(algorithm_of(measured), workload_of(point));
+  }
+  if (forecast.seconds <= 0) return nullptr;
+
+  const double ratio = seconds / forecast.seconds;
+  json link = nullptr;
+  if (const auto& busiest = forecast.extra.value("busiest_link", json(nullptr)); busiest.is_object()) {
+    link = {{"from", busiest["from"]},
+            {"to", busiest["to"]},
+            {"kind", busiest["kind"]},
+            {"bytes_per_second", busiest["bytes"].get<double>() / seconds},
+            {"expected_bytes_per_second", busiest["bytes"].get<double>() / forecast.seconds}};
+  }
+  return {{"topology", machine.described.name},
+          {"seconds", forecast.seconds},
+          {"ratio", ratio},
+          {"verdict", ratio > same_within       ? "slow"
+                      : ratio < 1 / same_within ? "fast"
+                                                : "as expected"},
+          {"link", link},
+          {"critical_path", forecast.extra.value("critical_path", "")}};
+}
+
+json Expectations::fastest(const json& point, const allreduce::Shape& shape) const {
+  const auto& all = allreduce::algorithms(schedules_.collective());
+  Forecaster forecaster(*machine_, constants_, schedules_, shape);
+  std::string best;
+  double least = 0;
+  for (const auto& algorithm : all) {
+    const double seconds = forecaster.streams(std::string(algorithm.name), workload_of(point)).seconds;
+    if (!best.empty() && seconds >= least) continue;
+    best = algorithm.name;
+    least = seconds;
+  }
+  return {{"algorithm", best},
+          {"why", "the fastest of " + std::to_string(all.size()) + " as simulated on " + machine_->described.name +
+                      ", " + harness::format_seconds(least) + "; nothing was tuned"}};
+}
+
+std::string verdict_of(const json& expected) {
+  if (!expected.is_object()) return "";
+  if (expected["verdict"] == "as expected") return expected["verdict"];
+  return expected["verdict"].get<std::string>().append(" ").append(harness::format_real(expected["ratio"])).append("x");
+}
+
+std::string slowest_of(const std::vector<harness::Result>& results) {
+  const harness::Result* slowest = nullptr;
+  int slow = 0;
+  const auto ratio = [](const harness::Result& result) { return result.extra["expected"]["ratio"].get<double>(); };
+  for (const harness::Result& result : results) {
+    if (!result.extra.contains("expected") || result.extra["expected"]["verdict"] != "slow") continue;
+    ++slow;
+    if (slowest == nullptr || ratio(result) > ratio(*slowest)) slowest = &result;
+  }
+  if (slowest == nullptr) return "";
+  const json& expected = slowest->extra["expected"];
+  const std::string algorithm = algorithm_of(*slowest);
+  std::string line = "# slow: " + std::to_string(slow) + " rows; the most " + (algorithm.empty() ? "nccl" : algorithm) +
+                     " at " + harness::format_bytes(slowest->point["bytes"]) + ", " + verdict_of(expected);
+  if (const json& link = expected["link"]; link.is_object()) {
+    line.append("; its busiest link, ").append(link["from"].get<std::string>()).append(" > ");
+    line.append(link["to"].get<std::string>()).append(" (").append(link["kind"].get<std::string>()).append("), had ");
+    line.append(harness::format_bandwidth(link["bytes_per_second"])).append(" of ");
+    line.append(harness::format_bandwidth(link["expected_bytes_per_second"]));
+  }
+  return line.append("\n");
+}
+
+}  // namespace bench
