@@ -20,7 +20,10 @@ Replicas::Replicas(harness::Devices& devices, const std::string& model, models::
       capacity_(settings.capacity) {
   settings.threads = devices.threads();
   for (int rank = 0; rank < ranks(); ++rank) {
-    if (conditions.shares_momentum) settings.momentum_share = {rank, ranks()};
+    if (conditions.shares_momentum) {
+      settings.momentum_share = {rank, ranks()};
+      settings.buckets = bucket_sizes(conditions.bucket_bytes);
+    }
     if (conditions.piece == Piece::share) settings.features = {rank, ranks()};
     if (conditions.piece == Piece::stage) {
       settings.stage = conditions.stages.at(rank);
@@ -34,6 +37,18 @@ Replicas::Replicas(harness::Devices& devices, const std::string& model, models::
     inbox_labels_.push_back(devices[rank].allocate(images));
     earlier_gradients_.push_back(devices[rank].allocate(size() * sizeof(float)));
   }
+}
+
+models::BucketSizes bucket_sizes(std::size_t bytes) {
+  return {bytes, std::min(bytes, models::BucketSizes{}.first_bytes)};
+}
+
+std::vector<models::Slice> cut(const models::Model& model, std::size_t bucket_bytes) {
+  std::vector<models::Slice> slices;
+  for (const auto& bucket : models::buckets(model.parameter_table(), bucket_sizes(bucket_bytes))) {
+    slices.push_back(bucket.slice);
+  }
+  return slices;
 }
 
 std::size_t Replicas::images() const { return std::accumulate(shards_.begin(), shards_.end(), std::size_t{0}); }
@@ -282,8 +297,11 @@ std::vector<float> Replicas::gather_momentum() const {
   if (!conditions_.shares_momentum || ranks() == 1) return {};
   std::vector<float> whole(size());
   for (int rank = 0; rank < ranks(); ++rank) {
-    const auto from = model(rank).momentum();
-    stream(rank).copy(from.data(), whole.data() + model(rank).momentum_slice().offset, from.size_bytes());
+    const float* from = model(rank).momentum().data();
+    for (const models::Slice& slice : model(rank).momentum_slices()) {
+      stream(rank).copy(from, whole.data() + slice.offset, slice.count * sizeof(float));
+      from += slice.count;
+    }
     stream(rank).sync();
   }
   return whole;
@@ -291,8 +309,11 @@ std::vector<float> Replicas::gather_momentum() const {
 
 void Replicas::scatter_momentum(const float* whole, int rank) const {
   if (!conditions_.shares_momentum || ranks() == 1) return;
-  const auto to = model(rank).momentum();
-  stream(rank).copy(whole + model(rank).momentum_slice().offset, to.data(), to.size_bytes());
+  float* to = model(rank).momentum().data();
+  for (const models::Slice& slice : model(rank).momentum_slices()) {
+    stream(rank).copy(whole + slice.offset, to, slice.count * sizeof(float));
+    to += slice.count;
+  }
 }
 
 std::vector<float> Replicas::parameters(int rank) const {

@@ -39,7 +39,8 @@ struct Conditions {
   int accumulate = 1;            // micro-batches of a step; gradients of all but the last are kept local
   int slow_rank = -1;            // this rank computes everything...
   double slow_factor = 1;        // ...this much more slowly, by work that nobody needs (CPU devices only)
-  bool shares_momentum = false;  // each rank has memory for its share of the momentum alone
+  bool shares_momentum = false;  // each rank has memory for its share of the momentum alone...
+  std::size_t bucket_bytes = 0;  // ...in each bucket of gradients of this size (cut())
   Piece piece = Piece::replica;
   std::vector<models::Stage> stages = {};  // of pieces that are stages: each rank's
   int microbatches = 1;                    // and so many batches have their activations in it at once
@@ -51,6 +52,11 @@ struct Pass {
   bool is_backward = false;
   std::vector<harness::Event> begin, end;
 };
+
+// The gradient arena in pieces that are reduced at once: whole parameters, filled up to so many bytes, the first one
+// smaller; with 0 each parameter is one.
+std::vector<models::Slice> cut(const models::Model& model, std::size_t bucket_bytes);
+models::BucketSizes bucket_sizes(std::size_t bytes);
 
 class Replicas {
  public:

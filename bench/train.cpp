@@ -162,6 +162,10 @@ class Bench {
       titles_.push_back(bench::name_of(result.point));
       timelines_.push_back(bench::watch_step(*contenders[i].strategy, replicas));
       replicas.restore(initial);
+      // The stages of a pipeline wait for each other, which is told as idle time.
+      if (bench::strategy_of(result.point).piece != bench::Piece::stage) {
+        result.metrics["other_seconds"] = bench::unaccounted_seconds(timelines_.back());
+      }
       result.extra["timeline"] = bench::as_json(timelines_.back());
       session.update(rows[i], std::move(result));
     }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct BucketSizes {
   std::size_t bytes = std::size_t{25} << 20U;
   std::size_t first_bytes = std::size_t{1} << 20U;  // of the first one, so that communication starts early
 };
+
+// The whole arena in one.
+inline constexpr BucketSizes one_bucket = {std::numeric_limits<std::size_t>::max(),
+                                           std::numeric_limits<std::size_t>::max()};
 
 // In the order in which they become complete. Together they are the whole arena; no parameter is cut.
 std::vector<Bucket> buckets(std::span<const Parameter> parameters, const BucketSizes& sizes = {});

@@ -243,8 +243,13 @@ void Model::lay_out() {
   statistic_arena_ = allocate(statistic_count_);
   if (no_bias_count_ > 0) no_bias_ = allocate(2 * no_bias_count_);
   if (!settings_.momentum) return;
-  momentum_slice_ = slice_of(settings_.momentum_share, size_);
-  momentum_arena_ = allocate(momentum_slice_.count);
+  for (const Bucket& bucket : buckets(parameters_, settings_.buckets)) {
+    const Slice part = slice_of(settings_.momentum_share, bucket.slice.count);
+    if (part.count == 0) continue;
+    momentum_slices_.push_back({bucket.slice.offset + part.offset, part.count});
+    momentum_count_ += part.count;
+  }
+  momentum_arena_ = allocate(momentum_count_);
 }
 
 Weights Model::weights_of(const Named& layer) const {
@@ -267,7 +272,7 @@ Weights Model::weights_of(const Named& layer) const {
 
 void Model::make_layers() {
   backend_ = find_backend(settings_.backend).make({stream_, settings_.capacity, settings_.threads, settings_.math});
-  if (momentum_slice_.count > 0) backend_->clear(momentum_arena_, momentum_slice_.count);
+  if (momentum_count_ > 0) backend_->clear(momentum_arena_, momentum_count_);
   if (no_bias_) backend_->clear(no_bias_, no_bias_count_);
   for (int part = 0; part < settings_.parts; ++part) make_part(part);
 }
@@ -379,15 +384,23 @@ Slice Model::backward(int layer, int images, Gradients how, int part) {
   return named.slice;
 }
 
+float* Model::momentum_of(Slice slice) const {
+  float* momentum = momentum_arena_;
+  for (const Slice& kept : momentum_slices_) {
+    if (slice.offset >= kept.offset && slice.offset + slice.count <= kept.offset + kept.count) {
+      return momentum + (slice.offset - kept.offset);
+    }
+    momentum += kept.count;
+  }
+  return nullptr;
+}
+
 void Model::step(const Sgd& how, Slice slice) {
   if (slice.count == 0) return;
-  const Slice& kept = momentum_slice_;
-  const bool moves = slice.offset >= kept.offset && slice.offset + slice.count <= kept.offset + kept.count;
-  if (how.momentum != 0 && !moves) throw harness::Error("the replica has no memory for the momentum");
-  issue([this, how, slice, moves] {
-    backend_->step({parameter_arena_ + slice.offset, gradient_arena_ + slice.offset,
-                    moves ? momentum_arena_ + (slice.offset - momentum_slice_.offset) : nullptr, slice.count},
-                   how);
+  float* momentum = momentum_of(slice);
+  if (how.momentum != 0 && !momentum) throw harness::Error("the replica has no memory for the momentum");
+  issue([this, how, slice, momentum] {
+    backend_->step({parameter_arena_ + slice.offset, gradient_arena_ + slice.offset, momentum, slice.count}, how);
   });
 }
 
@@ -400,7 +413,7 @@ std::vector<StateTensor> Model::state() const {
     state.push_back(
         {statistic.name, {static_cast<int>(statistic.count)}, {statistic_arena_ + statistic.offset, statistic.count}});
   }
-  if (momentum_slice_.count < size_) return state;
+  if (momentum_count_ < size_) return state;
   for (StateTensor& tensor : momentum_tensors(momentum_arena_)) state.push_back(std::move(tensor));
   return state;
 }

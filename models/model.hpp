@@ -15,6 +15,7 @@
 
 #include "harness/device/device.hpp"
 #include "models/backend.hpp"
+#include "models/bucket.hpp"
 
 namespace models {
 
@@ -42,7 +43,8 @@ struct ModelSettings {
   Init init = Init::he;
   std::uint64_t seed = 1;
   bool momentum = false;      // whether the replica has memory for it...
-  Share momentum_share = {};  // ...and for which part; it then updates no other
+  Share momentum_share = {};  // ...and for which part of each bucket; it then updates no other
+  BucketSizes buckets = one_bucket;
   Math math = Math::f32;
   Stage stage = {};     // the layers that are here, with their parameters; the others are on other devices
   Share features = {};  // of linear layers, where devices share these out
@@ -130,9 +132,10 @@ class Model {
   std::size_t whole_size() const { return whole_size_; }  // and of all the network's parameters
   // Running statistics of all batch norms, one after the other; empty where there are none.
   std::span<float> statistics() const { return {statistic_arena_, statistic_count_}; }
-  // The part of the parameters that the replica has momentum for, and that momentum; both empty where it has none.
-  Slice momentum_slice() const { return momentum_slice_; }
-  std::span<float> momentum() const { return {momentum_arena_, momentum_slice_.count}; }
+  // The parts of the parameters that the replica has momentum for, and that momentum, one part after the other; both
+  // empty where it has none.
+  const std::vector<Slice>& momentum_slices() const { return momentum_slices_; }
+  std::span<float> momentum() const { return {momentum_arena_, momentum_count_}; }
   // All that training changes: parameters, statistics, and momentum where the replica has all of it.
   std::vector<StateTensor> state() const;
   // The momentum of all parameters, where somebody put it together in the order of the arena.
@@ -191,6 +194,8 @@ class Model {
   void make_layers();
   void make_part(int part);
   void issue(std::function<void()> work);
+  // Null where the replica has no memory for all of it.
+  float* momentum_of(Slice slice) const;
 
   harness::Stream& stream_;
   ModelSettings settings_;
@@ -206,8 +211,9 @@ class Model {
   float* parameter_arena_ = nullptr;
   float* gradient_arena_ = nullptr;
   float* statistic_arena_ = nullptr;
-  float* momentum_arena_ = nullptr;  // of momentum_slice_ alone
-  Slice momentum_slice_ = {};
+  float* momentum_arena_ = nullptr;  // of momentum_slices_ alone
+  std::vector<Slice> momentum_slices_;
+  std::size_t momentum_count_ = 0;
   float* earlier_gradients_ = nullptr;  // while backward adds to them
   std::size_t size_ = 0, whole_size_ = 0;
   std::size_t statistic_count_ = 0;

@@ -31,7 +31,7 @@ class Distributed : public Strategy {
     buckets_.sync();
   }
   std::vector<models::Slice> reductions() const override { return buckets_.slices(); }
-  Reductions* all_reduces() override { return &buckets_; }
+  std::vector<Reductions*> collectives() override { return {&buckets_}; }
   std::size_t bytes_moved() const override { return buckets_.bytes_moved(); }
 
  private:

@@ -32,6 +32,7 @@ std::vector<DealtStage> stages_of(const Sweep& sweep, const json& point, const h
 Conditions conditions_of(const Sweep& sweep, const json& point, std::span<const DealtStage> stages, int ranks) {
   Conditions conditions = sweep.conditions(ranks);
   conditions.shares_momentum = sweep.shares_momentum(point);
+  conditions.bucket_bytes = sweep.strategy_settings(point, ranks).bucket_bytes;
   conditions.piece = strategy_of(point).piece;
   for (const DealtStage& stage : stages) conditions.stages.push_back(stage.layers);
   conditions.microbatches = sweep.strategy_settings(point, ranks).microbatches;

@@ -5,9 +5,8 @@
 #include <cmath>
 #include <fstream>
 #include <iostream>
-#include <map>
+#include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "allreduce/algorithms.hpp"
 #include "allreduce/simulate.hpp"
@@ -16,7 +15,7 @@
 #include "bench/session.hpp"
 #include "bench/training/options.hpp"
 #include "bench/training/reductions.hpp"
-#include "bench/training/strategy.hpp"
+#include "bench/training/sweep.hpp"
 #include "bench/training/table.hpp"
 #include "harness/sweep.hpp"
 #include "harness/table.hpp"
@@ -31,6 +30,9 @@ namespace {
 
 constexpr double images_of_an_epoch = 60000;  // Fashion-MNIST's training set
 constexpr std::size_t first_bucket_bytes = 1 << 20;
+constexpr std::size_t element_bytes = sizeof(float);
+
+using allreduce::Collective;
 
 // What bench_model measured of a model at a batch.
 struct Profile {
@@ -121,14 +123,10 @@ class Forecast {
       if (options.given(name)) throw harness::bad_value(name, options.text(name), "a forecast trains nothing");
     }
     for (const auto& name : options.names("strategy")) {
-      const StrategyRow& strategy = find_strategy(name);
-      if (strategy.reduces_gradients() && strategy.collective == allreduce::Collective::allreduce) continue;
-      throw harness::bad_value("strategy", name, "the forecast knows those that all-reduce gradients by an algorithm");
+      if (find_strategy(name).piece == Piece::replica) continue;
+      throw harness::bad_value("strategy", name, "the forecast knows those in which each device has the whole network");
     }
-    for (const auto& name : allreduce::select_algorithms(options.names("algorithm"))) {
-      if (allreduce::find_algorithm(name)) continue;
-      throw harness::bad_value("algorithm", name, "it is no all-reduce, and the forecast knows nothing else");
-    }
+    require_algorithms(options);
     for (const auto& model : options.names("model")) profiles_[model] = read_profiles(options.text("profile"), model);
     for (const auto& name : options.names("topology")) {
       for (const auto& missing : options.names("without")) {
@@ -176,37 +174,80 @@ class Forecast {
     const double batch = static_cast<double>(global) / ranks;
     const double alone_batch = static_cast<double>(global_batch_of(options_, scaling_, 1));
     const Profile profile = at_batch(profiles, batch);
-    const auto free = [](std::size_t) { return 0.0; };
     const double alone =
-        forecast_step(at_batch(profiles, alone_batch).layers, profile.optimizer_seconds, {}, free).compute_seconds();
+        forecast_step(at_batch(profiles, alone_batch).layers, profile.optimizer_seconds, {}, {}).compute_seconds();
     const auto topology = allreduce::first_ranks(machine.topology, ranks);
     allreduce::Router router(topology, allreduce::Mover::copy_engine);
     const auto costs = topology.measured ? allreduce::StreamsCosts{} : constants_.streams();
     const auto launch = options_.text("launch") == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager;
-    const auto algorithms = allreduce::select_algorithms(options_.names("algorithm"));
-    for (const json& way : harness::points({{"strategy", values(options_.names("strategy"))},
-                                            {"algorithm", values(algorithms)},
-                                            {"overlap", values(options_.names("overlap"))}})) {
-      const StrategyRow& strategy = find_strategy(way["strategy"].get<std::string>());
-      if (ranks == 1 && way["algorithm"] != algorithms[0]) continue;
-      if (!strategy.buckets && way["overlap"] != options_.names("overlap")[0]) continue;
-      const auto schedule = allreduce::find_algorithm(way["algorithm"].get<std::string>())->build({ranks});
-      const auto reduce = [&](std::size_t bytes) {
-        return ranks == 1 ? 0 : allreduce::simulate(schedule, router, {bytes / 4, 4, launch}, costs).seconds();
-      };
-      const StepPlan plan = strategy.buckets
-                                ? StepPlan{options_.byte_count("bucket"), first_bucket_bytes, way["overlap"] == "on"}
-                                : StepPlan{0, 0, false};
-      const StepForecast step = forecast_step(profile.layers, profile.optimizer_seconds, plan, reduce);
+    std::map<std::pair<allreduce::Collective, std::string>, allreduce::Schedule> schedules;
+    for (const json& way : ways(ranks)) {
+      const StrategyRow& strategy = strategy_of(way);
+      const bool buckets = strategy.buckets;
+      const StepPlan plan{.bucket_bytes = buckets               ? options_.byte_count("bucket")
+                                          : strategy.collective ? 0
+                                                                : std::numeric_limits<std::size_t>::max(),
+                          .first_bucket_bytes = buckets ? first_bucket_bytes : std::numeric_limits<std::size_t>::max(),
+                          .overlap = way["overlap"] == "on",
+                          .updating = strategy.shares ? ranks : 1};
       std::size_t moved = 0;
-      for (const auto& bucket : step.buckets) moved += bytes_crossing(schedule, bucket.bytes / 4, 4);
-      session.add(describe(model, machine, way, strategy, ranks, global, step, moved, alone, alone_batch));
+      const auto by = [&](Collective collective, const std::string& algorithm) {
+        return [&, collective, algorithm](std::size_t bytes) -> double {
+          if (ranks == 1) return 0;
+          const auto key = std::pair(collective, algorithm);
+          if (!schedules.contains(key)) {
+            schedules.emplace(key, allreduce::find_algorithm(algorithm, collective)->build({ranks}));
+          }
+          const allreduce::Schedule& schedule = schedules.at(key);
+          moved += bytes_crossing(schedule, bytes / element_bytes, element_bytes);
+          return allreduce::simulate(schedule, router, {bytes / element_bytes, element_bytes, launch}, costs).seconds();
+        };
+      };
+      Communication communication;
+      if (!strategy.collective) {
+        const models::ModelRow& network = models::find_model(model);
+        const auto images = static_cast<std::size_t>(std::ceil(batch));
+        const std::size_t image_bytes = images * network.input.size() * element_bytes;
+        const std::size_t logit_bytes = images * static_cast<std::size_t>(network.classes) * element_bytes;
+        std::size_t parameter_bytes = 0;
+        for (const LayerTimes& layer : profile.layers) parameter_bytes += layer.parameters * element_bytes;
+        const auto from_root = by(Collective::broadcast, "direct"), to_root = by(Collective::reduce, "direct");
+        communication = {.reduce = {"reduce", to_root},
+                         .between = {{"replicate", from_root, parameter_bytes},
+                                     {"scatter", from_root, image_bytes},
+                                     {"gather", to_root, logit_bytes},
+                                     {"scatter_gradients", from_root, logit_bytes}}};
+      } else {
+        const std::string algorithm = way["algorithm"];
+        const bool shares = strategy.shares;
+        communication.reduce = {shares ? "reduce_scatter" : "all_reduce", by(*strategy.collective, algorithm)};
+        if (shares) communication.gather = {"all_gather", by(Collective::all_gather, algorithm)};
+      }
+      const StepForecast step = forecast_step(profile.layers, profile.optimizer_seconds, plan, communication);
+      session.add(describe(model, machine, way, ranks, global, step, moved, alone, alone_batch));
     }
   }
 
-  harness::Result describe(const std::string& model, const Machine& machine, const json& way,
-                           const StrategyRow& strategy, int ranks, std::size_t global, const StepForecast& step,
-                           std::size_t bytes_moved, double alone, double alone_batch) const {
+  // Strategy, algorithm and overlap; on one device one algorithm stands for all.
+  std::vector<json> ways(int ranks) const {
+    std::vector<json> found;
+    for (const auto& name : options_.names("strategy")) {
+      const StrategyRow& strategy = find_strategy(name);
+      auto algorithms = values(algorithms_of(options_, strategy));
+      if (algorithms.empty()) algorithms.emplace_back(nullptr);
+      if (ranks == 1) algorithms.resize(1);
+      const auto overlaps = strategy.buckets ? values(options_.names("overlap")) : std::vector<json>{nullptr};
+      for (json& way : harness::points({{"strategy", {name}}, {"algorithm", algorithms}, {"overlap", overlaps}})) {
+        found.push_back(std::move(way));
+      }
+    }
+    return found;
+  }
+
+  harness::Result describe(const std::string& model, const Machine& machine, const json& way, int ranks,
+                           std::size_t global, const StepForecast& step, std::size_t bytes_moved, double alone,
+                           double alone_batch) const {
+    const bool has_buckets = strategy_of(way).buckets;
     harness::Result result;
     result.bench = "train";
     result.nature = harness::Nature::simulated;
@@ -220,8 +261,8 @@ class Forecast {
                     {"batch", (global + ranks - 1) / ranks},
                     {"global_batch", global},
                     {"scaling", scaling_},
-                    {"overlap", strategy.buckets ? way["overlap"] : json(nullptr)},
-                    {"bucket_bytes", strategy.buckets ? json(options_.byte_count("bucket")) : json(nullptr)},
+                    {"overlap", way["overlap"]},
+                    {"bucket_bytes", has_buckets ? json(options_.byte_count("bucket")) : json(nullptr)},
                     {"topology", machine.name},
                     {"without", machine.without},
                     {"profile", options_.text("profile")}};
@@ -253,7 +294,10 @@ class Forecast {
                          {"begin_seconds", bucket.begin_seconds},
                          {"end_seconds", bucket.end_seconds}});
     }
-    result.extra = {{"buckets", buckets}, {"baseline", machine.name + ":1"}};
+    json phases = step.phases;
+    phases.update(
+        {{"forward", step.forward_seconds}, {"backward", step.backward_seconds}, {"update", step.optimizer_seconds}});
+    result.extra = {{"buckets", buckets}, {"phases", phases}, {"baseline", machine.name + ":1"}};
     return result;
   }
 
@@ -299,9 +343,15 @@ std::vector<harness::Option> forecast_options() {
 }
 
 StepForecast forecast_step(const std::vector<LayerTimes>& layers, double optimizer_seconds, const StepPlan& plan,
-                           const std::function<double(std::size_t)>& reduce) {
+                           const Communication& communication) {
   StepForecast step;
-  step.optimizer_seconds = optimizer_seconds;
+  step.optimizer_seconds = optimizer_seconds / plan.updating;
+  const auto spend = [&](const Exchange& exchange, std::size_t bytes) {
+    const double seconds = exchange.seconds ? exchange.seconds(bytes) : 0;
+    if (exchange.seconds) step.phases[exchange.phase] += seconds;
+    step.communication_seconds += seconds;
+    return seconds;
+  };
   for (const LayerTimes& layer : layers) {
     step.forward_seconds += layer.forward_seconds;
     step.backward_seconds += layer.backward_seconds;
@@ -323,12 +373,14 @@ StepForecast forecast_step(const std::vector<LayerTimes>& layers, double optimiz
   }
   double end = 0;
   for (GradientBucket& bucket : step.buckets) {
-    const double seconds = reduce(bucket.bytes);
+    const double seconds = spend(communication.reduce, bucket.bytes);
     bucket.begin_seconds = std::max(end, plan.overlap ? bucket.ready_seconds : now);
     bucket.end_seconds = end = bucket.begin_seconds + seconds;
-    step.communication_seconds += seconds;
   }
-  step.step_seconds = std::max(now, end) + optimizer_seconds;
+  step.step_seconds = std::max(now, end) + step.optimizer_seconds;
+  for (const Exchange& exchange : communication.between) step.step_seconds += spend(exchange, exchange.bytes);
+  if (!communication.gather) return step;
+  for (const GradientBucket& bucket : step.buckets) step.step_seconds += spend(*communication.gather, bucket.bytes);
   return step;
 }
 

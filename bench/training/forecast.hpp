@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training step would take on a described machine: the layers' times as bench_model measured them on one device
-// (--profile), the all-reduces as simulated on --topology, overlapped as the real strategies overlap them. Nothing here
+// (--profile), the collectives as simulated on --topology, overlapped as the real strategies overlap them. Nothing here
 // is measured again, and every row says that it is simulated.
 #pragma once
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,7 @@ struct GradientBucket {
 
 struct StepForecast {
   double forward_seconds = 0, backward_seconds = 0, optimizer_seconds = 0, communication_seconds = 0, step_seconds = 0;
+  std::map<std::string, double> phases = {};  // of the communication, by what the strategies call them
   std::vector<GradientBucket> buckets = {};
 
   double compute_seconds() const { return forward_seconds + backward_seconds + optimizer_seconds; }
@@ -38,12 +41,24 @@ struct StepPlan {
   std::size_t bucket_bytes = 0;        // 0: each layer's gradients are a bucket
   std::size_t first_bucket_bytes = 0;  // of the first one
   bool overlap = true;                 // a bucket is reduced while backward goes on
+  int updating = 1;                    // devices that share out the update
 };
 
-// `layers` from the first to the last; `reduce` gives the seconds of an all-reduce of so many bytes. One bucket is
-// reduced after another.
+// What a strategy communicates, and how long that takes.
+struct Exchange {
+  std::string phase;
+  std::function<double(std::size_t bytes)> seconds;
+  std::size_t bytes = 0;
+};
+struct Communication {
+  Exchange reduce;                      // of each bucket, one after the other
+  std::optional<Exchange> gather = {};  // of each bucket, after the update
+  std::vector<Exchange> between = {};   // of so many bytes between the phases, while nobody computes
+};
+
+// `layers` from the first to the last.
 StepForecast forecast_step(const std::vector<LayerTimes>& layers, double optimizer_seconds, const StepPlan& plan,
-                           const std::function<double(std::size_t)>& reduce);
+                           const Communication& communication);
 
 // All of bench_train with --engine=simulated; the exit status.
 int run_forecast(const harness::Options& options);

@@ -2,10 +2,10 @@
 #include "bench/training/options.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "allreduce/algorithms.hpp"
 #include "bench/training/forecast.hpp"
-#include "bench/training/strategy.hpp"
 
 namespace bench {
 
@@ -133,6 +133,32 @@ std::string scaling_of(const harness::Options& options, std::size_t device_point
 
 std::size_t global_batch_of(const harness::Options& options, const std::string& scaling, int ranks) {
   return static_cast<std::size_t>(options.integer("batch")) * (scaling == "weak" ? ranks : 1);
+}
+
+void require_algorithms(const harness::Options& options) {
+  std::set<std::string> taken = {"all"};
+  for (const auto& name : options.names("strategy")) {
+    const StrategyRow& strategy = find_strategy(name);
+    if (!strategy.collective) continue;
+    const auto found = algorithms_of(options, strategy);
+    taken.insert(found.begin(), found.end());
+    if (!found.empty()) continue;
+    std::string known;
+    for (const auto& row : allreduce::algorithms(*strategy.collective)) known.append(" ").append(row.name);
+    throw harness::bad_value("algorithm", options.text("algorithm"), "strategy " + name + " has:" + known);
+  }
+  if (taken.size() == 1) return;  // no strategy takes any
+  for (const auto& name : options.names("algorithm")) {
+    if (taken.contains(name)) continue;
+    throw harness::bad_value("algorithm", options.text("algorithm"), "no strategy of these takes " + name);
+  }
+}
+
+std::vector<std::string> algorithms_of(const harness::Options& options, const StrategyRow& strategy) {
+  if (!strategy.collective) return {};
+  auto names = allreduce::select_algorithms(options.names("algorithm"), *strategy.collective);
+  std::erase_if(names, [&](const auto& name) { return !allreduce::find_algorithm(name, *strategy.collective); });
+  return names;
 }
 
 }  // namespace bench

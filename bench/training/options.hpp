@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/training/strategy.hpp"
 #include "harness/options.hpp"
 
 namespace bench {
@@ -16,5 +17,11 @@ std::string scaling_of(const harness::Options& options, std::size_t device_point
 
 // The images of a step on all devices together.
 std::size_t global_batch_of(const harness::Options& options, const std::string& scaling, int ranks);
+
+// The algorithms that were asked for and that such a strategy has; none for one that needs none.
+std::vector<std::string> algorithms_of(const harness::Options& options, const StrategyRow& strategy);
+
+// Throws harness::UsageError for a strategy that has none of the algorithms, and for one that no strategy takes.
+void require_algorithms(const harness::Options& options);
 
 }  // namespace bench

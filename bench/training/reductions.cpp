@@ -5,7 +5,6 @@
 
 #include "allreduce/algorithms.hpp"
 #include "harness/device/cpu.hpp"
-#include "models/bucket.hpp"
 
 namespace bench {
 
@@ -22,7 +21,10 @@ std::size_t bytes_crossing(const allreduce::Schedule& schedule, std::size_t coun
 
 Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slices, const StrategySettings& settings,
                        allreduce::Collective collective)
-    : replicas_(replicas), slices_(std::move(slices)) {
+    : replicas_(replicas),
+      collective_(collective == allreduce::Collective::allreduce ? "all_reduce"
+                                                                 : std::string(allreduce::name(collective))),
+      slices_(std::move(slices)) {
   const auto* algorithm = allreduce::find_algorithm(settings.algorithm, collective);
   if (!algorithm) throw harness::Error("there is no algorithm " + settings.algorithm);
   const bool gathers = collective == allreduce::Collective::all_gather;
@@ -112,7 +114,7 @@ void Reductions::watch() {
 std::vector<Watched> Reductions::unwatch() {
   std::vector<Watched> found;
   for (std::size_t i = 0; i < programs_.size(); ++i) {
-    Watched watched{slices_[i]};
+    Watched watched{collective_, slices_[i]};
     for (const auto& marks : marks_) {
       watched.begin.push_back(replicas_.devices().seconds_between(marks[0], marks.at(1 + 2 * i)));
       watched.end.push_back(replicas_.devices().seconds_between(marks[0], marks.at(2 + 2 * i)));
@@ -122,13 +124,6 @@ std::vector<Watched> Reductions::unwatch() {
   watchers_.clear();
   marks_.clear();
   return found;
-}
-
-std::vector<models::Slice> cut(const models::Model& model, std::size_t bucket_bytes) {
-  const models::BucketSizes sizes{bucket_bytes, std::min(bucket_bytes, models::BucketSizes{}.first_bytes)};
-  std::vector<models::Slice> slices;
-  for (const models::Bucket& bucket : models::buckets(model.parameter_table(), sizes)) slices.push_back(bucket.slice);
-  return slices;
 }
 
 }  // namespace bench

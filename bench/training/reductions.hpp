@@ -14,6 +14,7 @@ namespace bench {
 // One all-reduce as each rank saw it, in seconds since the watching began: from the moment that its gradients are there
 // and the all-reduce before it has ended, to its own end.
 struct Watched {
+  std::string collective;
   models::Slice slice;
   std::vector<double> begin = {}, end = {};
 };
@@ -45,6 +46,7 @@ class Reductions {
   void widen(std::size_t index) const;
 
   const Replicas& replicas_;
+  const std::string collective_;  // all_reduce, reduce_scatter or all_gather
   std::vector<models::Slice> slices_;
   std::vector<std::unique_ptr<allreduce::Program>> programs_;  // one a slice
   std::vector<harness::Buffer> narrow_;                        // one a rank, where bf16 is sent
@@ -58,9 +60,5 @@ class Reductions {
 
 // What crosses from one device to another when such a schedule is run over so many elements.
 std::size_t bytes_crossing(const allreduce::Schedule& schedule, std::size_t count, std::size_t element_bytes);
-
-// The gradient arena in pieces that are reduced at once: whole parameters, filled up to so many bytes; with 0 each
-// parameter is one.
-std::vector<models::Slice> cut(const models::Model& model, std::size_t bucket_bytes);
 
 }  // namespace bench

@@ -26,7 +26,7 @@ class Scratch : public Strategy {
     parameters_.sync();
   }
   std::vector<models::Slice> reductions() const override { return parameters_.slices(); }
-  Reductions* all_reduces() override { return &parameters_; }
+  std::vector<Reductions*> collectives() override { return {&parameters_}; }
   std::size_t bytes_moved() const override { return parameters_.bytes_moved(); }
 
  private:

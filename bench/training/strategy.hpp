@@ -49,8 +49,8 @@ class Strategy {
   virtual double loss() const { return replicas_.loss(); }
   // What each all-reduce of a step sends, in their order.
   virtual std::vector<models::Slice> reductions() const { return {}; }
-  // Those all-reduces, to be watched; none where the strategy has no such thing.
-  virtual Reductions* all_reduces() { return nullptr; }
+  // Those all-reduces and other collectives, to be watched; none where the strategy has no such thing.
+  virtual std::vector<Reductions*> collectives() { return {}; }
   // Bytes that cross from one device to another in a step.
   virtual std::size_t bytes_moved() const = 0;
   // Phases in which rank 0 works for all the others, where it does.

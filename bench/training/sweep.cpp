@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "allreduce/algorithms.hpp"
 #include "bench/main.hpp"
@@ -49,9 +48,14 @@ void Sweep::require_sense() const {
     throw harness::bad_value("data", options_.text("data"), name + " reads no images; it learns from: synthetic");
   }
   bool has_pipeline = false;
+  const bool moves = options_.real("momentum") > 0;
   for (const auto& name : options_.names("strategy")) {
     const StrategyRow& strategy = find_strategy(name);
     has_pipeline = has_pipeline || strategy.piece == Piece::stage;
+    if (strategy.shares && moves && options_.on("find-bucket")) {
+      throw harness::bad_value("find-bucket", options_.text("find-bucket"),
+                               "with strategy " + name + " devices keep their momentum by bucket; give --bucket");
+    }
     for (const char* option : {"accumulate", "grad-dtype"}) {
       if (strategy.reduces_gradients() || !options_.given(option)) continue;
       throw harness::bad_value(option, options_.text(option), "strategy " + name + " all-reduces no gradients");
@@ -65,33 +69,7 @@ void Sweep::require_sense() const {
   if (options_.given("microbatches") && !has_pipeline) {
     throw harness::bad_value("microbatches", options_.text("microbatches"), "only strategy pipeline takes it");
   }
-  require_algorithms();
-}
-
-void Sweep::require_algorithms() const {
-  std::set<std::string> taken = {"all"};
-  for (const auto& name : options_.names("strategy")) {
-    const StrategyRow& strategy = find_strategy(name);
-    if (!strategy.collective) continue;
-    const auto found = algorithms_of(strategy);
-    taken.insert(found.begin(), found.end());
-    if (!found.empty()) continue;
-    std::string known;
-    for (const auto& row : allreduce::algorithms(*strategy.collective)) known.append(" ").append(row.name);
-    throw harness::bad_value("algorithm", options_.text("algorithm"), "strategy " + name + " has:" + known);
-  }
-  if (taken.size() == 1) return;  // no strategy takes any
-  for (const auto& name : options_.names("algorithm")) {
-    if (taken.contains(name)) continue;
-    throw harness::bad_value("algorithm", options_.text("algorithm"), "no strategy of these takes " + name);
-  }
-}
-
-std::vector<std::string> Sweep::algorithms_of(const StrategyRow& strategy) const {
-  if (!strategy.collective) return {};
-  auto names = allreduce::select_algorithms(options_.names("algorithm"), *strategy.collective);
-  std::erase_if(names, [&](const auto& name) { return !allreduce::find_algorithm(name, *strategy.collective); });
-  return names;
+  require_algorithms(options_);
 }
 
 void Sweep::require_devices(const std::vector<std::string>& devices) const {
@@ -116,7 +94,7 @@ std::vector<std::vector<json>> Sweep::fleets_of(const json& block) const {
   std::map<std::pair<Piece, bool>, std::vector<json>> fleets;
   for (const auto& name : options_.names("strategy")) {
     const StrategyRow& strategy = find_strategy(name);
-    auto algorithms = or_null(values(algorithms_of(strategy)));
+    auto algorithms = or_null(values(algorithms_of(options_, strategy)));
     if (alone) algorithms.resize(1);
     const auto overlaps = strategy.buckets ? values(options_.names("overlap")) : std::vector<json>{nullptr};
     for (json& point : harness::points({{"strategy", {name}}, {"algorithm", algorithms}, {"overlap", overlaps}})) {

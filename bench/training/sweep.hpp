@@ -50,9 +50,6 @@ class Sweep {
 
  private:
   void require_sense() const;
-  void require_algorithms() const;
-  // Those that were asked for and that such a strategy has; none for one that needs none.
-  std::vector<std::string> algorithms_of(const StrategyRow& strategy) const;
   void require_devices(const std::vector<std::string>& devices) const;
   std::size_t global_batch(int ranks) const;
 

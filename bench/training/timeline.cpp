@@ -11,6 +11,7 @@ namespace bench {
 
 namespace {
 
+constexpr const char* communication_lane = ", communication";
 constexpr int steps_before = 2;  // caches and clocks settle
 
 std::string lane_of(const Replicas& replicas, int rank) {
@@ -25,15 +26,18 @@ bool is_of_layers(const Stretch& stretch) {
 
 std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas) {
   for (int i = 0; i < steps_before; ++i) run(strategy, replicas, Work::step);
-  Reductions* reductions = strategy.all_reduces();
-  if (reductions) reductions->watch();
+  const auto collectives = strategy.collectives();
+  for (Reductions* each : collectives) each->watch();
   replicas.watch();
   Step step(replicas, Work::step);
   strategy.issue(step);
   strategy.sync();
   const auto stretches = step.stretches();
   const auto passes = replicas.unwatch();
-  const auto watched = reductions ? reductions->unwatch() : std::vector<Watched>{};
+  std::vector<Watched> watched;
+  for (Reductions* each : collectives) {
+    for (Watched& one : each->unwatch()) watched.push_back(std::move(one));
+  }
 
   std::vector<Span> timeline;
   for (int rank = 0; rank < replicas.ranks(); ++rank) {
@@ -42,7 +46,7 @@ std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas) {
     for (const Stretch& stretch : stretches) {
       // Layers that were watched are shown themselves. A replica that waits for the all-reduce has nothing to show: the
       // all-reduce has a lane of its own.
-      const bool is_shown = stretch.computes ? passes.empty() || !is_of_layers(stretch) : !reductions;
+      const bool is_shown = stretch.computes ? passes.empty() || !is_of_layers(stretch) : collectives.empty();
       if (stretch.rank != rank || !is_shown) continue;
       timeline.push_back({lane, stretch.phase, stretch.name, stretch.begin, stretch.end});
     }
@@ -53,10 +57,26 @@ std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas) {
     std::stable_sort(timeline.begin() + first, timeline.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
     for (const Watched& one : watched) {
       const std::string name = harness::format_bytes(one.slice.count * sizeof(float));
-      timeline.push_back({lane + ", communication", "all_reduce", name, one.begin[rank], one.end[rank]});
+      timeline.push_back({lane + communication_lane, one.collective, name, one.begin[rank], one.end[rank]});
     }
   }
   return timeline;
+}
+
+double unaccounted_seconds(const std::vector<Span>& timeline) {
+  std::map<std::string, std::vector<const Span*>> of_rank;  // a device and its communication together
+  for (const Span& span : timeline) of_rank[span.lane.substr(0, span.lane.find(communication_lane))].push_back(&span);
+  double most = 0;
+  for (auto& [rank, spans] : of_rank) {
+    std::ranges::sort(spans, {}, &Span::begin);
+    double nothing = 0, end = 0;
+    for (const Span* span : spans) {
+      nothing += std::max(0.0, span->begin - end);
+      end = std::max(end, span->end);
+    }
+    most = std::max(most, nothing);
+  }
+  return most;
 }
 
 nlohmann::json as_json(const std::vector<Span>& timeline) {

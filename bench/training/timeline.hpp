@@ -22,6 +22,9 @@ struct Span {
 // The last of three steps, on the loaded batch; the replicas' state changes as in any step.
 std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas);
 
+// Seconds of the rank that has most of them in which it did nothing that the timeline shows, up to its last end.
+double unaccounted_seconds(const std::vector<Span>& timeline);
+
 // As results/schema.json has it.
 nlohmann::json as_json(const std::vector<Span>& timeline);
 

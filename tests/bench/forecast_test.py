@@ -31,9 +31,10 @@ class Forecast(BenchCase):
     def forecast(self, *options):
         return self.results("--engine=simulated", f"--profile={self.profile}", "--model=lenet", "--batch=64", *options)
 
-    def all_reduce(self, topology, size):
+    def all_reduce(self, topology, size, collective="allreduce", algorithm="ring"):
         self.binary = "bench_allreduce"
-        (row,) = self.results("--engine=simulated", f"--topology={topology}", "--algorithm=ring", f"--bytes={size}")
+        (row,) = self.results("--engine=simulated", f"--topology={topology}", f"--algorithm={algorithm}",
+                              f"--bytes={size}", f"--collective={collective}")
         self.binary = "bench_train"
         return row["metrics"]["seconds"]
 
@@ -52,6 +53,33 @@ class Forecast(BenchCase):
         self.assertLess(2 * one, 6e-3)
         self.assertAlmostEqual(by[2, "distributed"]["step_seconds"], compute + one, 9)
         self.assertAlmostEqual(by[2, "distributed"]["speedup"], 2 * compute / (compute + one), 6)
+
+    def test_a_sharded_update_hides_its_reduce_scatter_and_not_its_all_gather(self):
+        on, off = (row for row in self.forecast("--topology=pcie4-4gpu:2", "--strategy=sharded", "--scaling=weak",
+                                                "--bucket=4M", "--overlap=on,off") if row["point"]["ranks"] == 2)
+        scatter, gather = (self.all_reduce("pcie4-4gpu:2", 4 << 20, name) for name in ("reduce_scatter", "all_gather"))
+        for row in (on, off):
+            self.assertEqual(row["metrics"]["bytes_moved"], 2 * 12 << 20)
+            self.assertAlmostEqual(row["phases"]["reduce_scatter"], 3 * scatter, 9)
+            self.assertAlmostEqual(row["phases"]["all_gather"], 3 * gather, 9)
+            self.assertAlmostEqual(row["metrics"]["compute_seconds"], 18e-3 + 0.5e-3, 9)
+        self.assertAlmostEqual(on["metrics"]["exposed_seconds"], scatter + 3 * gather, 9)
+        self.assertAlmostEqual(off["metrics"]["exposed_seconds"], 3 * (scatter + gather), 9)
+
+    def test_data_parallel_hides_nothing_of_what_passes_through_its_root(self):
+        one, two, four = self.forecast("--topology=switch:4@pcie4", "--strategy=data_parallel", "--scaling=strong")
+        self.assertEqual([row["point"]["algorithm"] for row in (one, two, four)], [None] * 3)
+        self.assertEqual(one["metrics"]["communication_seconds"], 0)
+        parameters, images, logits = 12 << 20, 16 * 28 * 28 * 4, 16 * 10 * 4
+        self.assertEqual(four["metrics"]["bytes_moved"], 3 * (2 * parameters + images + 2 * logits))
+        phases = four["phases"]
+        out = self.all_reduce("switch:4@pcie4", parameters, "broadcast", "direct")
+        self.assertAlmostEqual(phases["replicate"], out, 9)
+        self.assertAlmostEqual(phases["reduce"],
+                               self.all_reduce("switch:4@pcie4", parameters, "reduce", "direct"), 9)
+        for row in (two, four):
+            self.assertAlmostEqual(row["metrics"]["exposed_seconds"], row["metrics"]["communication_seconds"], 9)
+            self.assertEqual(len(row["buckets"]), 1)
 
     def test_strong_scaling_divides_the_batch_and_overlap_can_be_off(self):
         rows = self.forecast("--topology=switch:4@pcie4", "--strategy=distributed", "--scaling=strong", "--overlap=on,off",
@@ -81,8 +109,8 @@ class Forecast(BenchCase):
                  ["--engine=simulated", "--topology=ring:2", f"--profile={empty}"],
                  ["--engine=simulated", "--topology=ring:2", profile, "--device=cpu:2"],
                  ["--engine=simulated", "--topology=ring:2", profile, "--price=-1"],
-                 ["--engine=simulated", "--topology=ring:2", profile, "--strategy=data_parallel"],
-                 ["--engine=simulated", "--topology=ring:2", profile, "--strategy=sharded"],
+                 ["--engine=simulated", "--topology=ring:2", profile, "--strategy=pipeline"],
+                 ["--engine=simulated", "--topology=ring:2", profile, "--strategy=sharded", "--algorithm=tree"],
                  ["--engine=simulated", "--topology=ring:2", profile, "--algorithm=direct"],
                  ["--engine=magic"], ["--topology=ring:2"], [profile], ["--price=1"]]
         for options in cases:

@@ -79,9 +79,10 @@ TEST_F(TwoReplicas, GiveBackAllThatAStepDependsOn) {
       replicas.load({&data, {0, 1, 2, 3, 4, 5, 6}, {4, 3}});
       replicas.forward();
       replicas.backward();
-      replicas.update({.lr = 1e-3, .images = 7, .momentum = 0.9}, [&](int rank) {
-        return models::slice_of(shares ? models::Share{rank, 2} : models::Share{}, replicas.size());
-      });
+      for (std::size_t part = 0; part < replicas.model().momentum_slices().size(); ++part) {
+        replicas.update({.lr = 1e-3, .images = 7, .momentum = 0.9},
+                        [&](int rank) { return replicas.model(rank).momentum_slices().at(part); });
+      }
       replicas.sync();
     };
     step();

@@ -20,7 +20,7 @@ class Training(BenchCase):
                                        and row["point"]["ranks"] > 1}) for strategy in ("scratch", "sharded"))
         self.assertGreaterEqual(algorithms, 3)
         self.assertEqual(of_sharded, 3)
-        self.assertEqual(len(rows), (1 + 1 + 2 + 1) + 2 * (algorithms + 1 + 2 * algorithms + of_sharded))
+        self.assertEqual(len(rows), (1 + 1 + 2 + 2) + 2 * (algorithms + 1 + 2 * algorithms + 2 * of_sharded))
         for row in rows:
             self.assertEqual(len(row["losses"]), 3)
             for loss, first in zip(row["losses"], rows[0]["losses"]):
@@ -116,6 +116,19 @@ class Training(BenchCase):
         # A sum of two numbers has one order only.
         self.assertEqual(rows[1]["losses"], rows[0]["losses"])
         self.assertEqual(rows[1]["checksums"], rows[0]["checksums"])
+
+    def test_the_update_is_shared_out_bucket_by_bucket(self):
+        options = [*QUICK, "--device=cpu:3", "--strategy=sharded", "--momentum=0.9", "--lr=0.01"]
+        one = self.results(*options)[0]
+        on, off = self.results(*options, "--bucket=64K", "--overlap=on,off")
+        self.assertEqual(len(one["buckets"]), 1)
+        self.assertGreater(len(on["buckets"]), 2)
+        self.assertEqual(on["losses"], off["losses"])
+        for loss, expected in zip(on["losses"], one["losses"], strict=True):
+            self.assertAlmostEqual(loss, expected, delta=1e-5 * expected)
+        kinds = [span["kind"] for span in on["timeline"] if span["lane"].endswith("communication")]
+        self.assertEqual({kind: kinds.count(kind) for kind in kinds},
+                         dict.fromkeys(("reduce_scatter", "all_gather"), 3 * len(on["buckets"])))
 
     def test_micro_batches_change_nothing(self):
         options = [*QUICK, "--device=cpu:2"]
@@ -270,8 +283,8 @@ class Training(BenchCase):
         self.assertEqual(self.run_bench("--steps=2", "--epochs=2").returncode, 2)
         self.assertEqual(self.run_bench("--strategy=data_parallel", "--accumulate=2").returncode, 2)
         for strategy, option in (("pipeline", "--eval"), ("tensor", "--save=file"), ("pipeline", "--grad-dtype=bf16"),
-                                 ("tensor", "--accumulate=2"), ("tensor", "--microbatches=2")):
-            done = self.run_bench(f"--strategy={strategy}", option)
+                                 ("sharded", "--find-bucket"), ("tensor", "--accumulate=2"), ("tensor", "--microbatches=2")):
+            done = self.run_bench(f"--strategy={strategy}", option, "--momentum=0.9")
             self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
             self.assertIn(option.split("=")[0], done.stderr)
         done = self.run_bench(*QUICK, "--device=cpu:5", "--strategy=pipeline,tensor")

@@ -86,7 +86,8 @@ TEST_F(Optimizer, UpdatesItsShareAsAReplicaWithAllMomentumDoes) {
   const Sgd how{.lr = 0.3, .images = 8, .momentum = 0.9, .weight_decay = 0.05};
   std::size_t end = 0;
   for (const auto& share : shares) {
-    const Slice slice = share->momentum_slice();
+    ASSERT_EQ(share->momentum_slices().size(), 1U);
+    const Slice slice = share->momentum_slices()[0];
     EXPECT_EQ(slice.offset, end);
     EXPECT_NEAR(static_cast<double>(slice.count), static_cast<double>(whole->size()) / 3, 1);
     EXPECT_EQ(share->momentum().size(), slice.count);
@@ -99,7 +100,7 @@ TEST_F(Optimizer, UpdatesItsShareAsAReplicaWithAllMomentumDoes) {
     whole->step(how);
     stream_->sync();
     for (const auto& share : shares) {
-      const Slice slice = share->momentum_slice();
+      const Slice slice = share->momentum_slices()[0];
       std::copy_n(whole->gradients(), whole->size(), share->gradients());
       share->step(how, slice);
       stream_->sync();
@@ -109,6 +110,26 @@ TEST_F(Optimizer, UpdatesItsShareAsAReplicaWithAllMomentumDoes) {
                 copy(whole->momentum().data() + slice.offset, slice.count));
     }
   }
+}
+
+TEST_F(Optimizer, SharesOutTheMomentumOfEachBucket) {
+  const auto whole = mlp(true);
+  ModelSettings settings{.backend = "plain", .capacity = 8, .seed = 3, .momentum = true, .momentum_share = {1, 2}};
+  settings.buckets = {.bytes = 0, .first_bytes = 0};  // each parameter is one
+  const auto share = make_mlp(*stream_, settings);
+  EXPECT_EQ(share->momentum_slices(), (std::vector<Slice>{{10, 10}, {21, 1}}));  // of 20 weights and of 2 biases
+  const Sgd how{.lr = 0.3, .images = 8, .momentum = 0.9};
+  for (int step = 0; step < 2; ++step) {
+    run(*whole, 8);
+    whole->step(how);
+    stream_->sync();
+    std::copy_n(whole->gradients(), whole->size(), share->gradients());
+    for (const Slice& slice : share->momentum_slices()) share->step(how, slice);
+    stream_->sync();
+  }
+  EXPECT_EQ(copy(share->momentum().data(), 10), copy(whole->momentum().data() + 10, 10));
+  EXPECT_EQ(share->momentum()[10], whole->momentum()[21]);
+  EXPECT_THROW(share->step(how, {9, 2}), harness::Error);
 }
 
 TEST_F(Optimizer, AddsTheGradientsOfTheLaterPartsOfABatch) {
