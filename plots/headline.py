@@ -368,6 +368,43 @@ def share_note(family):
     return " Oversubscribed: these ranks share cores or a GPU." if any(row.oversubscribed for row in family) else ""
 
 
+def expected_of(row):
+    """(the topology, measured over expected, the verdict, the busiest link in words) of a row that was held against a
+    described machine, else None."""
+    found = row.result.get("expected")
+    ratio = units.number(found.get("ratio")) if isinstance(found, dict) else None
+    if not ratio or not row.ok:
+        return None
+    link, words = found.get("link"), ""
+    if isinstance(link, dict) and units.number(link.get("bytes_per_second")) is not None:
+        had, of = (
+            units.bandwidth(units.number(link.get(name))) for name in ("bytes_per_second", "expected_bytes_per_second")
+        )
+        words = f"; its busiest link, {link.get('from')} to {link.get('to')}, carried {had} where {of} were expected"
+    return str(found.get("topology")), ratio, str(found.get("verdict")), words
+
+
+def expectations(runs):
+    """How what was measured compares with what the machine's description lets one expect."""
+    groups = {}
+    for row in rows(runs, "allreduce"):
+        if found := expected_of(row):
+            groups.setdefault((row.run.label, found[0]), []).append((row, *found[1:]))
+    for (_, topology), group in groups.items():
+        usual = sum(verdict == "as expected" for _, _, verdict, _ in group)
+        parts = [f"{usual} of {units.counted(len(group), 'result')} as expected"]
+        for verdict, pick in (("slow", max), ("fast", min)):
+            some = [one for one in group if one[2] == verdict]
+            if not some:
+                continue
+            row, ratio, _, link = pick(some, key=lambda one: one[1])
+            parts.append(
+                f"{len(some)} {verdict}, the most {contender(row)} at {units.size(row.of_point('bytes'))}, with"
+                f" {units.times(ratio)} times the time that was expected{link if verdict == 'slow' else ''}"
+            )
+        yield f"{prefix(group[0][0])}Held against {topology} as simulated: {'; '.join(parts)}."
+
+
 def links(runs):
     pairs = {}
     for row in rows(runs, "link"):
@@ -481,4 +518,8 @@ def honesty(runs):
 
 def sentences(runs):
     """All of them, the most asked-for first."""
-    return [sentence for part in (training, allreduce, links, models, learning, honesty) for sentence in part(runs)]
+    return [
+        sentence
+        for part in (training, allreduce, expectations, links, models, learning, honesty)
+        for sentence in part(runs)
+    ]

@@ -76,6 +76,9 @@ def doubts(row):
         yield "not checked"
     if row.oversubscribed:
         yield "timed on shared cores or devices: they time the scheduler"
+    expected = headline.expected_of(row)
+    if expected and expected[2] != "as expected":
+        yield f"{expected[2]} for their machine, as it is described"
     if row.result.get("stop") == "budget":
         yield "out of their time before the interval of the median was within 2%"
     for flag in row.list("flags"):

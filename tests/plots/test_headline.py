@@ -169,6 +169,21 @@ class OtherSentences(unittest.TestCase):
         self.assertIn("0.750 after 2 epochs", self.all(made_up.train(epochs=epochs)))
         self.assertIn("best 0.800 after epoch 1", self.all(made_up.train(epochs=epochs)))
 
+    def test_what_was_expected_of_the_machine_is_held_against_what_was_measured(self):
+        def row(ratio, verdict, link=None):
+            expected = {"topology": "dgx-1v", "seconds": 1e-4, "ratio": ratio, "verdict": verdict, "link": link}
+            return made_up.allreduce(seconds=ratio * 1e-4, expected={**expected, "critical_path": ""})
+
+        usual = self.all(row(1.0, "as expected"), row(1.1, "as expected"))
+        self.assertIn("Held against dgx-1v as simulated: 2 of 2 results as expected.", usual)
+        link = {"from": "gpu0", "to": "gpu3", "kind": "nvlink"}
+        rates = {"bytes_per_second": 1e10, "expected_bytes_per_second": 3e10}
+        slow = self.all(row(1.0, "as expected"), row(3.0, "slow", {**link, **rates}), row(1.5, "slow"))
+        self.assertIn("1 of 3 results as expected; 2 slow, the most ring at 1 MiB, with 3.0", slow)
+        self.assertIn("gpu0 to gpu3, carried 10 GB/s where 30 GB/s were expected", slow)
+        self.assertIn("1 fast, the most ring at 1 MiB, with 0.5", self.all(row(0.5, "fast")))
+        self.assertNotIn("Held against", self.all(made_up.allreduce(), made_up.allreduce(expected="dgx-1v")))
+
     def test_a_pair_that_corrupts_data_is_named(self):
         bad = made_up.link("cuda:0", "cuda:1", status="failed", check="failed", reason="bytes differ")
         self.assertIn("1 pair did not pass: cuda:0 to cuda:1", self.all(made_up.link(), bad))
