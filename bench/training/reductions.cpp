@@ -2,6 +2,8 @@
 #include "bench/training/reductions.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "allreduce/algorithms.hpp"
 #include "harness/device/cpu.hpp"
@@ -24,12 +26,16 @@ Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slic
     : replicas_(replicas),
       collective_(collective == allreduce::Collective::allreduce ? "all_reduce"
                                                                  : std::string(allreduce::name(collective))),
-      slices_(std::move(slices)) {
+      slices_(std::move(slices)),
+      link_bytes_per_second_(settings.link_bytes_per_second) {
   const auto* algorithm = allreduce::find_algorithm(settings.algorithm, collective);
   if (!algorithm) throw harness::Error("there is no algorithm " + settings.algorithm);
   const bool gathers = collective == allreduce::Collective::all_gather;
   const harness::Dtype dtype = gathers ? harness::Dtype::f32 : settings.grad_dtype;
   if (replicas.ranks() == 1) return;
+  for (int rank = 0; rank < replicas.ranks() && link_bytes_per_second_ > 0; ++rank) {
+    links_.push_back(replicas.devices()[rank].make_stream());
+  }
   const allreduce::Schedule schedule = algorithm->build({replicas.ranks()});
   const std::size_t element_bytes = harness::size_of(dtype);
   if (dtype != harness::Dtype::f32) {
@@ -58,7 +64,9 @@ void Reductions::start(models::Slice filled) {
     if (!narrow_.empty()) narrow(done_.size());
     std::vector<harness::Event> ready;
     for (int rank = 0; rank < replicas_.ranks(); ++rank) ready.push_back(replicas_.stream(rank).record());
-    done_.push_back(programs_[done_.size()]->enqueue(ready));
+    const std::size_t bytes =
+        slices_[done_.size()].count * (narrow_.empty() ? sizeof(float) : sizeof(harness::Bfloat16));
+    done_.push_back(pass_links(programs_[done_.size()]->enqueue(ready), bytes));
     for (std::size_t rank = 0; rank < watchers_.size(); ++rank) {
       for (const auto& event : {ready[rank], done_.back()[rank]}) {
         watchers_[rank]->wait(event);
@@ -66,6 +74,20 @@ void Reductions::start(models::Slice filled) {
       }
     }
   }
+}
+
+// Asleep, it takes no core from whoever computes meanwhile.
+std::vector<harness::Event> Reductions::pass_links(const std::vector<harness::Event>& done, std::size_t bytes) const {
+  if (links_.empty()) return done;
+  std::vector<harness::Event> passed;
+  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+    links_[rank]->wait(done[rank]);
+    harness::run(*links_[rank], [seconds = static_cast<double>(bytes) / link_bytes_per_second_] {
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    });
+    passed.push_back(links_[rank]->record());
+  }
+  return passed;
 }
 
 void Reductions::finish() {
@@ -99,6 +121,7 @@ void Reductions::widen(std::size_t index) const {
 
 void Reductions::sync() const {
   for (const auto& program : programs_) program->sync();
+  for (const auto& link : links_) link->sync();
   for (const auto& watcher : watchers_) watcher->sync();
 }
 

@@ -41,6 +41,8 @@ class Reductions {
   std::size_t bytes_moved() const { return bytes_moved_; }
 
  private:
+  // Has the ranks wait, after the reduction of so many bytes, as long as a slow link would take; gives when.
+  std::vector<harness::Event> pass_links(const std::vector<harness::Event>& done, std::size_t bytes) const;
   // Gradients to what is sent, and back, as the replicas' streams come to it.
   void narrow(std::size_t index) const;
   void widen(std::size_t index) const;
@@ -52,6 +54,8 @@ class Reductions {
   std::vector<harness::Buffer> narrow_;                        // one a rank, where bf16 is sent
   std::vector<std::vector<harness::Event>> done_;              // of those that were started, one a rank
   std::size_t bytes_moved_ = 0;
+  const double link_bytes_per_second_;
+  std::vector<std::unique_ptr<harness::Stream>> links_;  // one a rank, where there is such a link
 
   // Nothing is watched while there are no watchers. The marks of a rank: the origin, then two for each all-reduce.
   std::vector<std::unique_ptr<harness::Stream>> watchers_;

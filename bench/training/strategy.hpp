@@ -30,6 +30,7 @@ struct StrategySettings {
   std::size_t bucket_bytes = 25 << 20;              // at most; the first bucket is smaller
   harness::Dtype grad_dtype = harness::Dtype::f32;  // of the gradients that are sent: f32, or bf16 (CPU devices only)
   int microbatches = 1;                             // that a pipeline cuts a batch into
+  double link_bytes_per_second = 0;  // above 0: what is reduced also takes as long as on a link of this speed
 };
 
 class Strategy {

@@ -2,6 +2,7 @@
 #include "bench/training/sweep.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "allreduce/algorithms.hpp"
@@ -15,6 +16,16 @@
 namespace bench {
 
 using nlohmann::json;
+
+namespace {
+
+// For bench/overlap.py: how much of a slow link's time hides behind computing.
+double slow_link() {
+  const char* text = std::getenv("RINGMARK_SLOW_LINK");
+  return text ? harness::parse_real(text).value_or(0) : 0;
+}
+
+}  // namespace
 
 Sweep::Sweep(const harness::Options& options) : options_(options) {
   require_sense();
@@ -126,6 +137,7 @@ std::optional<std::string> Sweep::refuses(const json& point, const harness::Devi
   }
   for (int rank = 0; rank < devices.size(); ++rank) {
     if (!harness::is_gpu(devices[rank])) continue;
+    if (slow_link() > 0) return "only CPU devices pretend to have a slow link";
     if (options_.text("grad-dtype") != "f32") return "only CPU devices send gradients as another type than f32";
     if (strategy_of(point).piece != Piece::replica) return "only CPU devices take a piece of a network";
   }
@@ -135,6 +147,7 @@ std::optional<std::string> Sweep::refuses(const json& point, const harness::Devi
 harness::Result Sweep::describe(const json& point, const harness::Devices& devices) const {
   harness::Result result = result_on(devices);
   result.bench = "train";
+  if (slow_link() > 0) result.nature = harness::Nature::emulated;
   result.point = point;
   const bool epochs = options_.has("epochs");
   const auto settings = strategy_settings(point, devices.size());
@@ -235,6 +248,7 @@ StrategySettings Sweep::strategy_settings(const json& point, int ranks) const {
   settings.bucket_bytes = point.value("bucket_bytes", options_.byte_count("bucket"));
   settings.grad_dtype = *harness::parse_dtype(options_.text("grad-dtype"));
   settings.microbatches = point.value("microbatches", 1);
+  settings.link_bytes_per_second = slow_link();
   settings.momentum = options_.real("momentum");
   settings.weight_decay = options_.real("weight-decay");
   const bool grows = scaling_ == "weak" && options_.text("lr-scaling") == "linear";

@@ -48,6 +48,19 @@ class Timeline(BenchCase):
                     self.assertGreaterEqual(bar["begin_seconds"], backward["end_seconds"])
                     self.assertGreaterEqual(bar["end_seconds"], bar["begin_seconds"])
 
+    def test_the_first_bucket_is_on_its_way_before_backward_ends(self):
+        rows = BenchCase.results(self, "--data=synthetic", "--device=cpu:2", "--strategy=distributed,sharded",
+                                 "--overlap=on,off", "--batch=256", "--bucket=64K", "--steps=0", "--iterations=1")
+        for row in rows:
+            for rank in (0, 1):
+                own = [span for span in row["timeline"] if span["lane"].startswith(f"rank {rank},")]
+                ends = [span["end_seconds"] for span in own if span["kind"] == "backward"]
+                begin = min(span["begin_seconds"] for span in own if span["kind"] in ("all_reduce", "reduce_scatter"))
+                self.assertEqual(begin < max(ends), row["point"]["overlap"] == "on")
+            longest = max(span["end_seconds"] for span in row["timeline"])
+            self.assertGreaterEqual(row["metrics"]["other_seconds"], 0)
+            self.assertLess(row["metrics"]["other_seconds"], longest)
+
     def test_watching_a_step_changes_nothing_of_the_training(self):
         losses = [result["losses"] for result in self.results]
         self.assertEqual(losses[0], losses[1])
