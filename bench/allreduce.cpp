@@ -261,7 +261,7 @@ class Bench {
     columns_.print_header(std::cout);
     std::unique_ptr<harness::Devices> devices;
     for (const json& block : blocks_) {
-      if (!devices || devices->text() != block["device"]) devices = session.open(block["device"]);
+      if (!devices || devices->text() != block["device"].get<std::string>()) devices = session.open(block["device"]);
       session.point(block.dump(), [&] { run_block(block, *devices, session); });
     }
     const char* factor = is_allreduce() ? "2(n-1)/n" : allreduce::has_root(schedules_.collective()) ? "1" : "(n-1)/n";
