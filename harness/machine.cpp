@@ -235,7 +235,7 @@ json relevant_environment(const char* const* variables) {
                                                  "DNNL_", "ONEDNN_", "OMPI_MCA_", "GLIBC_TUNABLES"};
   // How the processes of one job find each other: new on every run, with addresses and folders.
   constexpr std::array<std::string_view, 7> plumbing{
-      "OMPI_MCA_orte_",        "OMPI_MCA_ess_",          "OMPI_MCA_pmix_", "OMPI_MCA_prte_",
+      "OMPI_MCA_orte_",        "OMPI_MCA_ess",           "OMPI_MCA_pmix", "OMPI_MCA_prte_",
       "OMPI_MCA_initial_wdir", "OMPI_MCA_shmem_RUNTIME", "NCCL_COMM_ID"};
   json found = json::object();
   for (; variables != nullptr && *variables != nullptr; ++variables) {

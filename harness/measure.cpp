@@ -69,10 +69,11 @@ std::vector<Measurement> measure(std::span<const Trial> trials, const MeasureSet
                                  const std::function<void(std::size_t, const Measurement&)>& after_visit) {
   std::vector<State> states;
   for (const Trial& trial : trials) states.push_back({&trial});
-  const auto timed = [](State& state, const auto& work) {
+  const auto timed = [&](State& state, const auto& work) {
     const double begin = steady_seconds();
     work();
-    state.spent += steady_seconds() - begin;
+    const double spent = steady_seconds() - begin;
+    state.spent += settings.agree ? settings.agree(spent) : spent;
   };
   for (State& state : states) timed(state, [&] { calibrate(state, settings); });
 

@@ -26,6 +26,9 @@ struct MeasureSettings {
   std::optional<int> iterations = {};  // take exactly so many samples instead
   std::optional<int> warmup = {};      // runs before the first sample; by default 3
   std::uint64_t seed = 1;
+  // Makes one duration of those that the processes of a job measured, so that all decide alike: their trials' times are
+  // the same, but what a visit took is each one's own.
+  std::function<double(double)> agree = nullptr;
 };
 
 struct Measurement {

@@ -16,6 +16,7 @@
 #include "harness/error.hpp"
 #include "harness/file.hpp"
 #include "harness/machine.hpp"
+#include "harness/processes.hpp"
 
 namespace harness {
 namespace {
@@ -100,6 +101,7 @@ RunInfo describe_run(std::vector<std::string> command, std::int64_t seed, bool w
   run.version = RINGMARK_VERSION;
   run.revision = RINGMARK_REVISION;
   run.seed = seed;
+  run.features["mpi"] = has_mpi();
   run.machine = describe_machine(with_hostname);
   return run;
 }

@@ -399,8 +399,9 @@ class CpuDevices : public Devices {
       if (CPU_ISSET(core, &usable)) cores.push_back(core);
     }
     const int available = static_cast<int>(cores.size());
-    threads_ = settings.threads > 0 ? settings.threads : std::max(1, available / count);
-    oversubscribed_ = count * threads_ > available;
+    const int everyone = count * settings.sharers;
+    threads_ = settings.threads > 0 ? settings.threads : std::max(1, available / everyone);
+    oversubscribed_ = everyone * threads_ > available;
     context_->spin = !oversubscribed_;
     context_->timeout = std::chrono::duration<double>(settings.timeout_seconds);
     context_->on_timeout = settings.on_timeout;

@@ -157,6 +157,7 @@ struct DeviceSettings {
   int threads = 0;                             // of a CPU device; 0: cores / devices, at least 1
   double timeout_seconds = 60.0;               // of every wait
   Transport transport = Transport::automatic;  // between GPUs
+  int sharers = 1;                             // processes that use the same cores, this one counted
   // Called by the thread that waited, before TimedOut is thrown and anything is unwound: the place to save what is
   // there and leave the process, while nothing that stuck work touches was freed.
   std::function<void(const TimedOut&)> on_timeout = nullptr;
