@@ -28,10 +28,34 @@ std::string sentence(const harness::Wrong& wrong, Numbers numbers) {
   return text.str();
 }
 
+std::vector<std::byte> of_rank_0(const std::vector<std::byte>& own, harness::World* world) {
+  if (!world) return own;
+  const std::string bytes = world->broadcast({reinterpret_cast<const char*>(own.data()), own.size()});
+  std::vector<std::byte> received(bytes.size());
+  std::memcpy(received.data(), bytes.data(), bytes.size());
+  return received;
+}
+
+// What the processes of a world found, together.
+std::optional<harness::Wrong> of_all(const std::optional<harness::Wrong>& own, harness::World* world) {
+  if (!world) return own;
+  std::string bytes;
+  if (own) bytes.assign(reinterpret_cast<const char*>(&*own), sizeof *own);
+  std::optional<harness::Wrong> all;
+  for (const std::string& found : world->gather(bytes)) {
+    harness::Wrong wrong;
+    if (found.size() != sizeof wrong) continue;
+    std::memcpy(&wrong, found.data(), sizeof wrong);
+    add(all, wrong);
+  }
+  return all;
+}
+
 }  // namespace
 
-Vectors::Vectors(harness::Devices& devices, const Pattern& pattern, std::size_t count, Placement placement)
-    : devices_(devices), pattern_(pattern), count_(count) {
+Vectors::Vectors(harness::Devices& devices, const Pattern& pattern, std::size_t count, Placement placement,
+                 harness::World* world)
+    : devices_(devices), world_(world), first_rank_(world ? world->rank() : 0), pattern_(pattern), count_(count) {
   const std::size_t bytes = count * harness::size_of(pattern.dtype);
   const auto on_host = [&] {
     harness::require_host_memory(bytes);
@@ -39,17 +63,17 @@ Vectors::Vectors(harness::Devices& devices, const Pattern& pattern, std::size_t 
   };
   answer_ = on_host();
   found_ = on_host();
-  for (int rank = 0; rank < devices.size(); ++rank) {
+  for (int device = 0; device < devices.size(); ++device) {
     contributions_.push_back(on_host());
-    fill(pattern, rank, contributions_.back().data(), count);
-    data_.push_back(devices[rank].allocate(bytes));
+    fill(pattern, first_rank_ + device, contributions_.back().data(), count);
+    data_.push_back(devices[device].allocate(bytes));
     buffers_.data.push_back(data_.back().data());
     if (placement == Placement::in_place) continue;
-    input_.push_back(devices[rank].allocate(bytes));
+    input_.push_back(devices[device].allocate(bytes));
     buffers_.input.push_back(input_.back().data());
   }
   fill_answer(pattern, answer_.data(), count);
-  for (int rank = 0; rank < devices.size(); ++rank) streams_.push_back(devices[rank].make_stream());
+  for (int device = 0; device < devices.size(); ++device) streams_.push_back(devices[device].make_stream());
 }
 
 std::vector<const std::byte*> Vectors::inputs() const {
@@ -58,39 +82,43 @@ std::vector<const std::byte*> Vectors::inputs() const {
 }
 
 void Vectors::refill(Numbers numbers) {
-  for (int rank = 0; rank < devices_.size(); ++rank) {
-    const auto& target = input_.empty() ? data_[rank] : input_[rank];
+  for (int device = 0; device < devices_.size(); ++device) {
+    const auto& target = input_.empty() ? data_[device] : input_[device];
     if (numbers == Numbers::whole) {
-      streams_[rank]->copy(contributions_[rank].data(), target.data(), bytes());
+      streams_[device]->copy(contributions_[device].data(), target.data(), bytes());
     } else {
-      fill_reals(pattern_, rank, found_.data(), count_);
-      streams_[rank]->copy(found_.data(), target.data(), bytes());
-      streams_[rank]->sync();
+      fill_reals(pattern_, first_rank_ + device, found_.data(), count_);
+      streams_[device]->copy(found_.data(), target.data(), bytes());
+      streams_[device]->sync();
     }
   }
   for (const auto& stream : streams_) stream->sync();
 }
 
-void Vectors::fetch(int rank) {
-  streams_[rank]->copy(data_[rank].data(), found_.data(), bytes());
-  streams_[rank]->sync();
+void Vectors::fetch(int device) {
+  streams_[device]->copy(data_[device].data(), found_.data(), bytes());
+  streams_[device]->sync();
 }
 
 std::optional<harness::Wrong> Vectors::compare(Numbers numbers) {
+  const bool alike = numbers == Numbers::real && pattern_.collective == Collective::allreduce;
   std::optional<harness::Wrong> all;
   std::vector<std::byte> first;  // of an all-reduce of reals: what rank 0 has, all must have
-  for (int rank = 0; rank < devices_.size(); ++rank) {
-    fetch(rank);
+  for (int device = 0; device < devices_.size(); ++device) {
+    const int rank = first_rank_ + device;
+    fetch(device);
     if (numbers == Numbers::whole) {
       add(all, compare_numbers(pattern_.dtype, rank, answer_.data(), found_.data(), owed(pattern_, rank, count_)));
-    } else if (first.empty()) {
-      add(all, compare_reals(pattern_, rank, found_.data(), count_));
-      if (pattern_.collective == Collective::allreduce) first = found_;
-    } else {
+      continue;
+    }
+    if (alike && device == 0) first = of_rank_0(found_, world_);
+    if (alike && rank > 0) {
       add(all, compare_bits(pattern_.dtype, rank, first.data(), found_.data(), {0, count_}));
+    } else {
+      add(all, compare_reals(pattern_, rank, found_.data(), count_));
     }
   }
-  return all;
+  return of_all(all, world_);
 }
 
 std::optional<Fault> check(Program& program, Vectors& vectors) {

@@ -2,7 +2,8 @@
 // The check of an all-reduce, or another collective: vectors on every device, filled with contributions whose answer is
 // known, and what a run must leave there. Twice: with whole numbers, where every rank must hold the exact answer at
 // every element that it is owed; and, for sums and averages of floating-point numbers, with random reals, which must be
-// within the error that any order of additions stays below, and after an all-reduce the same bits on all ranks.
+// within the error that any order of additions stays below, and after an all-reduce the same bits on all ranks. Where
+// each rank is a process of its own, all of them check theirs, and each knows of every fault.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include "allreduce/values.hpp"
 #include "harness/device/device.hpp"
 #include "harness/report.hpp"
+#include "harness/world.hpp"
 
 namespace allreduce {
 
@@ -22,8 +24,9 @@ namespace allreduce {
 // devices; on the host stand the contributions, the answer, and one vector more.
 class Vectors {
  public:
-  // Throws harness::OutOfMemory.
-  Vectors(harness::Devices& devices, const Pattern& pattern, std::size_t count, Placement placement);
+  // Of a world's process: the device is that of its rank. Throws harness::OutOfMemory.
+  Vectors(harness::Devices& devices, const Pattern& pattern, std::size_t count, Placement placement,
+          harness::World* world = nullptr);
 
   const Buffers& buffers() const { return buffers_; }
   std::vector<const std::byte*> inputs() const;        // of each rank: where its contribution stands
@@ -33,13 +36,15 @@ class Vectors {
   // Every rank's contribution, of whole numbers or of reals.
   void refill(Numbers numbers = Numbers::whole);
   // What a run after that refill left, against what it should have left: how many elements of all ranks are wrong, and
-  // the first; nothing when none is.
+  // the first; nothing when none is. Collective over a world.
   std::optional<harness::Wrong> compare(Numbers numbers = Numbers::whole);
 
  private:
-  void fetch(int rank);  // a rank's result into found_
+  void fetch(int device);  // its result into found_
 
   harness::Devices& devices_;
+  harness::World* const world_;  // nothing: all ranks are here
+  const int first_rank_;         // of the devices here
   const Pattern pattern_;
   const std::size_t count_;
   std::vector<std::vector<std::byte>> contributions_;  // whole numbers: timed visits start from them

@@ -3,15 +3,16 @@
 // checked, then timed in interleaved rounds on the same vectors.
 #include <unistd.h>
 
-#include <bit>
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <map>
+#include <numeric>
 
 #include "allreduce/algorithms.hpp"
 #include "allreduce/check.hpp"
 #include "allreduce/engine.hpp"
-#include "allreduce/engines/nccl.hpp"
+#include "bench/contenders.hpp"
 #include "bench/expected.hpp"
 #include "bench/main.hpp"
 #include "bench/schedules.hpp"
@@ -24,6 +25,7 @@
 #include "harness/measure.hpp"
 #include "harness/options.hpp"
 #include "harness/report.hpp"
+#include "harness/statistics.hpp"
 #include "harness/sweep.hpp"
 #include "harness/table.hpp"
 #include "harness/text.hpp"
@@ -36,11 +38,6 @@ using nlohmann::json;
 std::vector<harness::Option> table() {
   auto options = harness::common_options();
   const std::vector<harness::Option> own = {
-      {.name = "engine",
-       .kind = Kind::names,
-       .default_text = "streams",
-       .help = "what runs it: our schedules on streams, NVIDIA's NCCL, or a simulation on a described machine",
-       .allowed = {"streams", "nccl", "simulated"}},
       {.name = "bytes",
        .kind = Kind::bytes,
        .default_text = "1K:64M:x4",
@@ -64,26 +61,6 @@ std::vector<harness::Option> table() {
        .default_text = "in_place",
        .help = "where the result goes",
        .allowed = {"in_place", "out_of_place"}},
-      {.name = "launch",
-       .kind = Kind::names,
-       .default_text = "eager",
-       .help = "issued op by op, or recorded once",
-       .allowed = {"eager", "graph"}},
-      {.name = "nccl-algo",
-       .kind = Kind::names,
-       .default_text = "auto",
-       .help = "what NCCL does, each a row of its own; auto is its own choice",
-       .allowed = {"auto", "ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"}},
-      {.name = "direction",
-       .kind = Kind::names,
-       .default_text = "pull",
-       .help = "who carries a copy between ranks: the one that receives it, or the one that sends it",
-       .allowed = {"pull", "push"}},
-      {.name = "fused",
-       .kind = Kind::names,
-       .default_text = "off",
-       .help = "whether a rank reduces straight from its peers' memory, without a copy in between",
-       .allowed = {"on", "off"}},
       {.name = "pieces",
        .kind = Kind::integers,
        .default_text = "1",
@@ -100,7 +77,8 @@ std::vector<harness::Option> table() {
        .default_text = "time",
        .help = "time the points, or only check them",
        .allowed = {"time", "check"}}};
-  for (const auto& more : {bench::schedule_options(), bench::tuning_options(), own, bench::simulation_options()}) {
+  for (const auto& more : {bench::contender_options(), bench::schedule_options(), bench::tuning_options(), own,
+                           bench::simulation_options()}) {
     options.insert(options.end(), more.begin(), more.end());
   }
   return options;
@@ -110,8 +88,8 @@ std::vector<harness::Option> table() {
 struct Contender {
   std::size_t row;
   harness::Result result;
-  std::unique_ptr<allreduce::Program> program = nullptr;
-  bool busbw_is_link_speed = true;
+  bench::Prepared prepared = {};
+  std::vector<double> means = {};  // of each sample's ranks, where they are processes
 };
 
 std::vector<harness::Column> columns(bool chooses, bool expects) {
@@ -119,6 +97,7 @@ std::vector<harness::Column> columns(bool chooses, bool expects) {
                                       {.title = "count", .width = 10},
                                       {.title = "type", .width = 5},
                                       {.title = "redop", .width = 5},
+                                      {.title = "engine", .left = true, .width = 10},
                                       {.title = "algorithm", .left = true, .width = chooses ? 23U : 18U},
                                       {.title = "launch", .left = true, .width = 6},
                                       {.title = "placement", .left = true, .width = 12},
@@ -136,22 +115,28 @@ std::vector<harness::Column> columns(bool chooses, bool expects) {
 }
 
 // The points of --device, where some engine measures.
-std::vector<std::string> measured_devices(const harness::Options& options) {
+std::vector<std::string> measured_devices(const harness::Options& options, const harness::World& world) {
   if (options.names("engine") == std::vector<std::string>{"simulated"}) return {};
-  return bench::device_points(options, harness::default_point());
+  return bench::device_points(options, world.joined() ? "cpu:1" : harness::default_point());
 }
 
 class Bench {
  public:
-  Bench(const harness::Options& options)
+  Bench(const harness::Options& options, harness::World& world)
       : options_(options),
+        world_(world),
         settings_(bench::measure_settings(options)),
         schedules_(options),
+        contenders_(options, schedules_, world),
         tuning_(bench::make_tuning(options, schedules_)),
-        expectations_(options, schedules_, measured_devices(options)),
+        expectations_(options, schedules_, measured_devices(options, world)),
         columns_(columns(schedules_.chooses(), expectations_.known()), harness::screen_of(STDOUT_FILENO)) {
-    std::vector<std::string> engines = options.names("engine");
-    if (std::erase(engines, "simulated") > 0) {
+    settings_.agree = [this](double seconds) { return world_.max(seconds); };
+    if (world.size() > 1 && options.given("topology")) {
+      throw harness::bad_value("topology", options.text("topology"), "rows of several processes are held against none");
+    }
+    const std::vector<std::string>& engines = contenders_.engines();
+    if (engines != options.names("engine")) {
       if (engines.empty() && options.given("device")) {
         throw harness::bad_value("device", options.text("device"),
                                  "the simulated engine has the devices of --topology");
@@ -171,7 +156,7 @@ class Bench {
       }
     }
     if (engines.empty()) return;
-    blocks_ = harness::points({{"device", bench::values(bench::device_points(options, harness::default_point()))},
+    blocks_ = harness::points({{"device", bench::values(measured_devices(options, world))},
                                {"dtype", bench::values(options.names("dtype"))},
                                {"op", schedules_.ops()},
                                {"placement", bench::values(options.names("placement"))},
@@ -181,21 +166,19 @@ class Bench {
       std::map<std::string, int> ranks;  // of a device; finding out opens it
       for (const json& block : blocks_) {
         const auto [known, fresh] = ranks.try_emplace(block["device"].get<std::string>());
-        if (fresh) known->second = bench::ranks_of(options, known->first);
+        if (fresh) known->second = world.size() > 1 ? world.size() : bench::ranks_of(options, known->first);
         schedules_.require_fitting(shape_of(block, known->second));
         if (!simulated_) expectations_.require_ranks(known->first, known->second);
       }
     }
-    for (const std::string& engine : engines) {
-      const auto trials = engine == "nccl" ? nccl_trials() : schedule_trials(engine);
-      trials_.insert(trials_.end(), trials.begin(), trials.end());
-    }
+    trials_ = contenders_.trials();
     for (const json& block : blocks_) {
       if (schedules_.chooses() && !expectations_.known()) require_tuned(block);
     }
     bench::name_what_is_the_same(
         columns_, blocks_, {{"type", "dtype"}, {"redop", "op"}, {"placement", "placement"}, {"device", "device"}});
     bench::name_what_is_the_same(columns_, trials_, {{"launch", "launch"}});
+    bench::name_what_is_the_same(columns_, trials_, {{"engine", "engine"}});
     if (engines == std::vector<std::string>{"streams"} && !schedules_.chooses()) {
       bench::name_what_is_the_same(columns_, trials_, {{"algorithm", "algorithm"}});
     }
@@ -204,7 +187,9 @@ class Bench {
 
   int run() {
     if (options_.has("export")) {
-      const int ranks = blocks_.empty() ? simulated_->ranks() : bench::ranks_of(options_, blocks_[0]["device"]);
+      const int ranks = blocks_.empty()     ? simulated_->ranks()
+                        : world_.size() > 1 ? world_.size()
+                                            : bench::ranks_of(options_, blocks_[0]["device"]);
       const json& first = blocks_.empty() ? simulated_->points()[0] : blocks_[0];
       schedules_.write(options_.text("export"), shape_of(first, ranks));
       return 0;
@@ -222,11 +207,12 @@ class Bench {
       }
       return 0;
     }
-    bench::Session session(options_, "bench_allreduce", "points",
-                           blocks_.size() + (simulated_ ? simulated_->points().size() : 0),
-                           [this](const harness::Result& result) {
-                             result.nature == harness::Nature::simulated ? simulated_->print(result) : print(result);
-                           });
+    bench::Session session(
+        options_, "bench_allreduce", "points", blocks_.size() + (simulated_ ? simulated_->points().size() : 0),
+        [this](const harness::Result& result) {
+          result.nature == harness::Nature::simulated ? simulated_->print(result) : print(result);
+        },
+        world_);
     if (!blocks_.empty()) measure(session);
     if (simulated_) {
       simulated_->print_header();
@@ -243,7 +229,6 @@ class Bench {
   void require_tuned(json point) const {
     for (const json& trial : trials_) {
       point.update(trial);
-      point["transport"] = options_.text("transport");
       if (point["algorithm"] != "auto" || tuning_->choose(point)) continue;
       throw harness::bad_value("algorithm", "auto",
                                "of " + point["device"].get<std::string>() +
@@ -275,54 +260,9 @@ class Bench {
                 << bench::slowest_of(session.results());
     }
     if (tuning_ && options_.on("tune")) tuning_->keep(session.results());
-    if (!is_allreduce()) return;
+    if (!is_allreduce() || world_.size() > 1) return;
     std::cout << "# the bound: as many threads, each reading and writing its part of all vectors once, with no order "
                  "between them\n";
-  }
-
-  std::vector<json> schedule_trials(const std::string& engine) const {
-    return harness::points({{"engine", {engine}},
-                            {"algorithm", bench::values(schedules_.names())},
-                            {"launch", bench::values(options_.names("launch"))},
-                            {"direction", bench::values(options_.names("direction"))},
-                            {"fused", bench::values(options_.names("fused"))}});
-  }
-
-  std::vector<json> nccl_trials() const {
-    std::vector<json> trials;
-    for (const std::string& algo : options_.names("nccl-algo")) {
-      for (const std::string& launch : options_.names("launch")) {
-        trials.push_back({{"engine", "nccl"},
-                          {"algorithm", nullptr},
-                          {"launch", launch},
-                          {"direction", nullptr},
-                          {"fused", nullptr},
-                          {"nccl", {{"algo", algo}, {"version", allreduce::nccl_version()}}}});
-      }
-    }
-    return trials;
-  }
-
-  std::vector<std::string> command_for(const json& point) const {
-    std::vector<std::string> command = {"bench_allreduce"};
-    for (const std::string axis : {"engine", "device", "transport", "algorithm", "bytes", "dtype", "op", "placement",
-                                   "launch", "direction", "fused", "pieces"}) {
-      if (axis == "algorithm" && !schedules_.file().empty()) continue;
-      const json& value = point[axis];
-      if (value.is_null()) continue;
-      command.push_back(std::string("--").append(axis).append("=").append(value.is_string() ? value.get<std::string>()
-                                                                                            : value.dump()));
-    }
-    if (point.contains("nccl")) command.push_back("--nccl-algo=" + point["nccl"]["algo"].get<std::string>());
-    if (point["algorithm"] == "auto" && options_.given("tuning")) {
-      command.push_back("--tuning=" + options_.text("tuning"));
-    }
-    if (options_.given("topology") && expectations_.known()) {
-      command.push_back("--topology=" + options_.text("topology"));
-      if (options_.given("without")) command.push_back("--without=" + options_.text("without"));
-    }
-    command.push_back("--seed=" + std::to_string(options_.integer("seed")));
-    return command;
   }
 
   static allreduce::Shape shape_of(const json& block, int ranks) {
@@ -330,104 +270,105 @@ class Bench {
             block["placement"] == "in_place" ? allreduce::Placement::in_place : allreduce::Placement::out_of_place};
   }
 
-  allreduce::NcclCall nccl_call(const json& point) const {
-    return {schedules_.collective(), schedules_.root(), point["nccl"]["algo"]};
-  }
-
-  // Why these devices cannot run a point of so many elements.
-  std::optional<std::string> refuses(const json& point, const harness::Devices& devices, std::size_t count) const {
-    if (point["engine"] == "nccl") {
-      if (const auto why = allreduce::nccl_refuses(devices, nccl_call(point), count)) return why;
-      const bool rounds = point["op"] == "avg" && !std::has_single_bit(static_cast<unsigned>(devices.size()));
-      if (!rounds || !options_.on("check")) return std::nullopt;
-      return "NCCL multiplies by 1/n before it adds, so an average over " + std::to_string(devices.size()) +
-             " ranks is rounded and has no exact answer; take --check=off";
-    }
-    if (point["fused"] != "on") return std::nullopt;
-    for (int reader = 0; reader < devices.size(); ++reader) {
-      for (int owner = 0; owner < devices.size(); ++owner) {
-        if (reader == owner || devices.route(reader, owner) != harness::Route::staged) continue;
-        return devices[reader].name() + " cannot read the memory of " + devices[owner].name() +
-               " directly, which --fused=on needs";
-      }
-    }
-    return std::nullopt;
-  }
+  // Ranks that are processes have one device each; else all are here.
+  int ranks_on(const harness::Devices& devices) const { return world_.size() > 1 ? world_.size() : devices.size(); }
 
   void run_block(const json& block, harness::Devices& devices, bench::Session& session) {
     const harness::Dtype dtype = *harness::parse_dtype(block["dtype"].get<std::string>());
     const harness::Op op =
         block["op"].is_null() ? harness::Op::sum : *harness::parse_op(block["op"].get<std::string>());
-    const allreduce::Shape shape = shape_of(block, devices.size());
+    const int ranks = ranks_on(devices);
+    const allreduce::Shape shape = shape_of(block, ranks);
     const std::size_t count = block["bytes"].get<std::size_t>() / harness::size_of(dtype);
-    const allreduce::Pattern pattern{
-        dtype, op, devices.size(), settings_.seed, schedules_.collective(), schedules_.root()};
+    const allreduce::Pattern pattern{dtype, op, ranks, settings_.seed, schedules_.collective(), schedules_.root()};
 
     std::vector<Contender> contenders;
     for (const json& trial : trials_) {
       harness::Result result = bench::result_on(devices);
+      result.oversubscribed = world_.max(result.oversubscribed ? 1 : 0) > 0;
       result.point = block;
       result.point.update(trial);
       result.point["bytes"] = count * harness::size_of(dtype);
-      result.point["ranks"] = devices.size();
+      result.point["ranks"] = ranks;
       result.point["threads"] = devices.threads();
-      result.point["transport"] = options_.text("transport");
       result.point["topology"] = nullptr;
       if (result.point["algorithm"] == "auto") result.extra["chosen"] = choose(result.point, shape);
-      result.command = command_for(result.point);
+      result.command = contenders_.command_for(result.point);
+      if (options_.given("topology") && expectations_.known()) {
+        result.command.push_back("--topology=" + options_.text("topology"));
+        if (options_.given("without")) result.command.push_back("--without=" + options_.text("without"));
+      }
       schedules_.describe(result, shape);
       contenders.push_back({session.add(result), std::move(result)});
     }
-    allreduce::Vectors vectors(devices, pattern, count, shape.placement);
+    std::optional<allreduce::Vectors> vectors;
+    const auto failure = bench::attempt_together(world_, [&] {
+      vectors.emplace(devices, pattern, count, shape.placement, world_.size() > 1 ? &world_ : nullptr);
+    });
+    if (failure) return session.give_up(*failure);
     for (Contender& contender : contenders) {
       const json& point = contender.result.point;
-      if (const auto why = refuses(point, devices, count)) {
-        session.give_up(contender.row, {harness::Status::refused, *why});
-        continue;
-      }
       const allreduce::Problem problem{
           &devices,
           count,
           dtype,
           op,
           point["launch"] == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager,
-          {vectors.buffers()},
+          {vectors->buffers()},
           point["direction"] == "push" ? allreduce::Direction::push : allreduce::Direction::pull,
           point["fused"] == "on"};
-      if (point["engine"] == "nccl") {
-        contender.busbw_is_link_speed = point["nccl"]["algo"] == "ring";
-        contender.program = allreduce::prepare_nccl(problem, nccl_call(point));
-      } else {
-        const std::string name = bench::algorithm_of(contender.result);
-        contender.busbw_is_link_speed = schedules_.busbw_is_link_speed(name);
-        contender.program = allreduce::prepare(schedules_.build(name, shape), problem);
+      if (const auto why = contenders_.refuses(point, problem)) {
+        session.give_up(contender.row, {harness::Status::refused, *why});
+        continue;
       }
-      check(contender, vectors);
+      session.at(what_of(contender.result));
+      contender.prepared = contenders_.prepare(contender.result, shape, problem);
+      check(contender, *vectors);
       session.update(contender.row, contender.result);
     }
-    std::erase_if(contenders, [](const Contender& contender) { return contender.program == nullptr; });
+    std::erase_if(contenders, [](const Contender& contender) { return contender.prepared.program == nullptr; });
 
     if (options_.text("mode") == "check") return;
-    time(contenders, vectors, devices, session);
+    time(contenders, *vectors, devices, session);
     for (Contender& contender : contenders) {
       if (auto expected = expectations_.of(contender.result, devices, shape); !expected.is_null()) {
         contender.result.extra["expected"] = std::move(expected);
       }
-      check(contender, vectors);
+      session.at(what_of(contender.result));
+      check(contender, *vectors);
       session.update(contender.row, contender.result);
     }
+  }
+
+  // Of a run that comes to no end: "allreduce, sum by mpi ring, 1048576 bytes of f32".
+  std::string what_of(const harness::Result& result) const {
+    const json& point = result.point;
+    std::string text(allreduce::name(schedules_.collective()));
+    if (!point["op"].is_null()) text.append(", ").append(point["op"].get<std::string>());
+    return text.append(" by ")
+        .append(point["engine"].get<std::string>())
+        .append(" ")
+        .append(bench::Contenders::name_of(result))
+        .append(", ")
+        .append(point["bytes"].dump())
+        .append(" bytes of ")
+        .append(point["dtype"].get<std::string>());
   }
 
   // All contenders in rounds, and among them what bounds them all, at the same footprint.
   void time(std::vector<Contender>& contenders, allreduce::Vectors& vectors, harness::Devices& devices,
             bench::Session& session) {
     std::vector<harness::Trial> trials;
-    for (const Contender& contender : contenders) {
-      trials.push_back({[&](int runs) { return contender.program->time(runs); }, [&] { vectors.refill(); }});
+    for (Contender& contender : contenders) {
+      trials.push_back({[&](int runs) { return time(contender, runs); },
+                        [&] {
+                          session.at(what_of(contender.result));
+                          vectors.refill();
+                        }});
     }
     std::optional<bench::Yardstick> yardstick;
-    const bool has_work =
-        is_allreduce() && vectors.bytes() > 0 && (devices.size() > 1 || !vectors.buffers().input.empty());
+    const bool has_work = world_.size() == 1 && is_allreduce() && vectors.bytes() > 0 &&
+                          (devices.size() > 1 || !vectors.buffers().input.empty());
     if (has_work && bench::Yardstick::fits(devices)) {
       yardstick.emplace(devices, vectors.inputs(), vectors.buffers().data, vectors.bytes());
       trials.push_back({[&](int runs) { return yardstick->time(runs); }});
@@ -446,12 +387,21 @@ class Bench {
     }
   }
 
+  // Seconds of one run by its slowest rank; the mean over the ranks is kept beside.
+  double time(Contender& contender, int runs) {
+    const double own = contender.prepared.program->time(runs);
+    if (world_.size() == 1) return own;
+    const std::vector<double> all = world_.gather(own);
+    contender.means.push_back(std::accumulate(all.begin(), all.end(), 0.0) / world_.size());
+    return *std::max_element(all.begin(), all.end());
+  }
+
   // Untimed runs on fresh data, compared at every element. Once wrong, a point stays wrong.
   void check(Contender& contender, allreduce::Vectors& vectors) {
     harness::Result& result = contender.result;
     if (!options_.on("check") || result.check == harness::Check::failed) return;
     result.check = harness::Check::exact;
-    if (const auto fault = allreduce::check(*contender.program, vectors)) {
+    if (const auto fault = allreduce::check(*contender.prepared.program, vectors)) {
       result.check = harness::Check::failed;
       result.status = harness::Status::failed;
       result.wrong = fault->wrong;
@@ -466,22 +416,15 @@ class Bench {
                                          allreduce::busbw_factor(schedules_.collective(), result.point["ranks"]));
     result.metrics["seconds"] = measured.seconds;
     result.metrics["mean_over_ranks"] = nullptr;
+    if (!contender.means.empty()) {  // those of the warm-up stand before those of the samples
+      result.metrics["mean_over_ranks"] = harness::median(std::span(contender.means).last(measured.samples.size()));
+    }
     result.metrics["low"] = bench::low_of(measured);
     result.metrics["high"] = bench::high_of(measured);
-    result.metrics["busbw_is_link_speed"] = contender.busbw_is_link_speed;
+    result.metrics["busbw_is_link_speed"] = contender.prepared.busbw_is_link_speed;
     result.metrics["bound_seconds"] = nullptr;
     result.metrics["bound_kind"] = nullptr;
     result.metrics["bound_efficiency"] = nullptr;
-  }
-
-  static std::string contender_of(const harness::Result& result) {
-    const json& point = result.point;
-    if (point.contains("nccl")) return "nccl " + point["nccl"]["algo"].get<std::string>();
-    std::string name = bench::algorithm_of(result);
-    if (point["algorithm"] == "auto") name.insert(0, "auto ");
-    if (point["direction"] == "push") name.append(" push");
-    if (point["fused"] == "on") name.append(" fused");
-    return name;
   }
 
   void print(const harness::Result& result) const {
@@ -493,7 +436,8 @@ class Bench {
                                       std::to_string(bytes / harness::size_of(*dtype)),
                                       point["dtype"],
                                       bench::word_of(point["op"]),
-                                      contender_of(result),
+                                      point["engine"],
+                                      bench::Contenders::name_of(result),
                                       point["launch"],
                                       point["placement"],
                                       point["device"],
@@ -512,8 +456,10 @@ class Bench {
   }
 
   const harness::Options& options_;
+  harness::World& world_;
   harness::MeasureSettings settings_;
   bench::Schedules schedules_;
+  bench::Contenders contenders_;
   std::optional<bench::Tuning> tuning_;
   bench::Expectations expectations_;
   harness::Table columns_;
@@ -524,7 +470,8 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return bench::run_main("bench_allreduce",
-                         "Times all-reduce alone, or another collective: every algorithm on the same vectors.", table(),
-                         argc, argv, [](const harness::Options& options) { return Bench(options).run(); });
+  return bench::run_main(
+      "bench_allreduce", "Times all-reduce alone, or another collective: every algorithm on the same vectors.", table(),
+      argc, argv, bench::takes_processes,
+      [](const harness::Options& options, harness::World& world) { return Bench(options, world).run(); });
 }

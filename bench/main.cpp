@@ -1,35 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/main.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
 #include <iostream>
+#include <memory>
+#include <span>
+
+#include "harness/text.hpp"
 
 namespace bench {
 
+namespace {
+
+harness::Options checked_options(const std::vector<harness::Option>& table, int argc, char** argv) {
+  auto options = harness::parse_options(table, argc, argv);
+  if (!options.benchmark_arguments().empty()) {
+    throw harness::bad_value("benchmark_*", options.benchmark_arguments()[0], "only bench_micro takes such options");
+  }
+  if (!options.on("help") && options.text("cache") != "warm") {
+    throw harness::bad_value("cache", options.text("cache"), "only a warm cache is measured; allowed: warm");
+  }
+  return options;
+}
+
+// Calls `work`; gives its exit status, or what is to be said and that of what it threw.
+harness::JobEnd guarded(const std::function<int()>& work) {
+  try {
+    return {.reason = "", .status = work()};
+  } catch (const harness::UsageError& error) {
+    return {.reason = error.what(), .status = 2};
+  } catch (const std::exception& error) {
+    return {.reason = error.what(), .status = 1};
+  }
+}
+
+int told(const std::string& program, const harness::JobEnd& end, bool speaks = true) {
+  if (!end.reason.empty() && speaks) std::cerr << program << ": " << end.reason << '\n';
+  return end.status;
+}
+
+bool several(const std::optional<harness::Launcher>& launcher) { return launcher && launcher->size > 1; }
+
+std::string started_by(const harness::Launcher& launcher) {
+  return "started " + std::to_string(launcher.size) + " times by " + launcher.name;
+}
+
+}  // namespace
+
 int run_main(const std::string& program, const std::string& summary, const std::vector<harness::Option>& table,
              int argc, char** argv, const std::function<int(const harness::Options&)>& body) {
-  try {
-    const auto options = harness::parse_options(table, argc, argv);
+  const auto launcher = harness::find_launcher(environ);
+  return told(program, guarded([&] {
+                if (several(launcher)) {
+                  throw harness::UsageError(started_by(*launcher) + ", but it is one process: start it once");
+                }
+                const auto options = checked_options(table, argc, argv);
+                if (!options.on("help")) return body(options);
+                std::cout << harness::usage(program, summary, table);
+                return 0;
+              }),
+              !several(launcher) || launcher->rank == 0);
+}
+
+int run_main(const std::string& program, const std::string& summary, const std::vector<harness::Option>& table,
+             int argc, char** argv, const std::function<bool(const harness::Options&)>& joins,
+             const std::function<int(const harness::Options&, harness::World&)>& body) {
+  const auto launcher = harness::find_launcher(environ);
+  std::unique_ptr<harness::World> world;
+  const auto join = [&] {
+    if (several(launcher) && !harness::has_mpi()) {
+      throw harness::UsageError(started_by(*launcher) + ", but " + harness::missing_mpi());
+    }
+    world = std::make_unique<harness::World>(harness::open_mpi(launcher));
+    return 0;
+  };
+  if (several(launcher)) {
+    const auto joined = guarded(join);
+    if (!world) return told(program, joined, launcher->rank == 0);
+  }
+  const auto end = guarded([&] {
+    if (world) {
+      world->agree("the program", harness::fingerprint_of_program());
+      if (world->rank() > 0) std::cout.rdbuf(nullptr);
+    }
+    const auto options = checked_options(table, argc, argv);
     if (options.on("help")) {
       std::cout << harness::usage(program, summary, table);
       return 0;
     }
-    if (!options.benchmark_arguments().empty()) {
-      throw harness::bad_value("benchmark_*", options.benchmark_arguments()[0], "only bench_micro takes such options");
+    if (!world && joins(options)) {
+      join();
+    } else if (!world) {
+      world = std::make_unique<harness::World>();
     }
-    if (options.text("cache") != "warm") {
-      throw harness::bad_value("cache", options.text("cache"), "only a warm cache is measured; allowed: warm");
-    }
-    return body(options);
-  } catch (const harness::UsageError& error) {
-    std::cerr << program << ": " << error.what() << '\n';
-    return 2;
-  } catch (const std::exception& error) {
-    std::cerr << program << ": " << error.what() << '\n';
-    return 1;
-  }
+    const auto& command = options.command();
+    world->agree("the command line", harness::join(std::span(command).subspan(1), " "));
+    const double timeout = options.seconds("timeout");
+    world->set_timeout(timeout > 0 ? timeout : for_ever);
+    return body(options, *world);
+  });
+  if (world && world->size() > 1 && !end.reason.empty()) world->end(end);
+  return told(program, end);
 }
 
 harness::MeasureSettings measure_settings(const harness::Options& options, int trials) {

@@ -13,13 +13,23 @@
 #include "harness/options.hpp"
 #include "harness/report.hpp"
 #include "harness/table.hpp"
+#include "harness/world.hpp"
 
 namespace bench {
 
+inline constexpr double for_ever = 1e9;  // seconds: what --timeout=0 means
+
 // Parses argv by `table`, prints the help or calls `body`, which gives the exit status. Bad input is one line and
-// status 2, failed work one line and 1.
+// status 2, failed work one line and 1. So is a launcher that started several processes: this bench is one alone.
 int run_main(const std::string& program, const std::string& summary, const std::vector<harness::Option>& table,
              int argc, char** argv, const std::function<int(const harness::Options&)>& body);
+
+// The same for a bench whose ranks may be processes. They are joined where a launcher started several, or `joins` says
+// that the options ask for it; they must be the same program with the same options. Rank 0 alone prints. What one of
+// them throws ends them all.
+int run_main(const std::string& program, const std::string& summary, const std::vector<harness::Option>& table,
+             int argc, char** argv, const std::function<bool(const harness::Options&)>& joins,
+             const std::function<int(const harness::Options&, harness::World&)>& body);
 
 // As --time-budget, --iterations, --warmup and --seed say; each of a point's `trials` gets its part of the budget.
 harness::MeasureSettings measure_settings(const harness::Options& options, int trials = 1);

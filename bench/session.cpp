@@ -5,14 +5,15 @@
 #include <iostream>
 #include <new>
 
+#include "bench/main.hpp"
+
 namespace bench {
 
 namespace {
 
-constexpr double for_ever = 1e9;  // seconds
-
-harness::DeviceSettings device_settings(const harness::Options& options) {
+harness::DeviceSettings device_settings(const harness::Options& options, int sharers = 1) {
   harness::DeviceSettings settings;
+  settings.sharers = sharers;
   if (options.has("threads")) settings.threads = static_cast<int>(options.integer("threads"));
   const double timeout = options.seconds("timeout");
   settings.timeout_seconds = timeout > 0 ? timeout : for_ever;
@@ -23,8 +24,8 @@ harness::DeviceSettings device_settings(const harness::Options& options) {
   return settings;
 }
 
-harness::Report make_report(const harness::Options& options) {
-  return {options.text("output"),
+harness::Report make_report(const harness::Options& options, int rank) {
+  return {rank == 0 ? options.text("output") : "",
           harness::describe_run(options.command(), options.integer("seed"), options.on("with-hostname"))};
 }
 
@@ -64,26 +65,61 @@ harness::Result result_on(const harness::Devices& devices) {
   return result;
 }
 
+std::optional<Failure> attempt_together(harness::World& world, const std::function<void()>& body) {
+  const auto own = attempt(body);
+  if (world.size() == 1) return own;
+  const auto reasons = world.gather(own ? own->reason : std::string());
+  const double skipped = world.max(own && own->status == harness::Status::skipped ? 1 : 0);
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (reasons[rank].empty()) continue;
+    return Failure{skipped > 0 ? harness::Status::skipped : harness::Status::failed,
+                   world.name(rank) + ": " + reasons[rank]};
+  }
+  return std::nullopt;
+}
+
 Session::Session(const harness::Options& options, std::string program, std::string what, std::size_t points,
                  std::function<void(const harness::Result&)> print)
+    : Session(options, std::move(program), std::move(what), points, std::move(print), alone_) {}
+
+Session::Session(const harness::Options& options, std::string program, std::string what, std::size_t points,
+                 std::function<void(const harness::Result&)> print, harness::World& world)
     : options_(options),
       program_(std::move(program)),
       what_(std::move(what)),
       print_(std::move(print)),
-      report_(make_report(options)),
-      progress_(options.on("quiet"), static_cast<double>(points)) {}
+      world_(world),
+      report_(make_report(options, world.rank())),
+      progress_(options.on("quiet") || world.rank() > 0, static_cast<double>(points)) {
+  world_.on_end([this](const harness::JobEnd& why) { end(why); });
+}
+
+Session::~Session() { world_.on_end(nullptr); }
+
+// By whichever thread noticed; the others never touch the report again.
+void Session::end(const harness::JobEnd& why) {
+  mutex_.lock();
+  give_up({why.timed_out ? harness::Status::timed_out : harness::Status::failed, why.reason});
+  report_.write();
+  progress_.message(program_ + ": " + why.reason);
+  std::cout.flush();
+}
+
+void Session::message(const std::string& text) {
+  if (world_.rank() == 0) progress_.message(program_ + ": " + text);
+}
 
 std::unique_ptr<harness::Devices> Session::open(const std::string& device_point) {
-  harness::DeviceSettings settings = device_settings(options_);
+  harness::DeviceSettings settings = device_settings(options_, world_.sharers());
   settings.on_timeout = [this](const harness::TimedOut& error) {
-    give_up_point({harness::Status::timed_out, error.what()});
-    report_.write();
-    progress_.message(program_ + ": " + error.what());
-    std::cout.flush();
+    const harness::JobEnd why{.reason = error.what(), .timed_out = true};
+    if (world_.size() > 1) world_.end(why);
+    end(why);
     std::_Exit(1);
   };
   auto devices = harness::open_devices(device_point, settings);
-  for (const auto& warning : devices->warnings()) progress_.message(program_ + ": " + warning);
+  for (const auto& warning : devices->warnings()) message(warning);
+  if (world_.joined()) report_.run().world = world_.describe(device_point, options_.on("with-hostname"));
   return devices;
 }
 
@@ -91,13 +127,19 @@ void Session::point(const std::string& name, const std::function<void()>& body) 
   progress_.show(static_cast<double>(points_begun_++), name);
   first_row_ = results().size();
   try {
-    if (const auto failure = attempt(body)) give_up_point(*failure);
+    if (const auto failure = attempt(body)) {
+      if (world_.size() > 1) world_.end({failure->reason});  // the others know nothing of it
+      give_up(*failure);
+    }
   } catch (const harness::DeviceLost& error) {
-    give_up_point({harness::Status::failed, error.what()});
+    give_up({harness::Status::failed, error.what()});
     report_.write();
     throw;
   }
-  report_.keep_up();
+  {
+    const std::lock_guard lock(mutex_);
+    report_.keep_up();
+  }
   progress_.finish();  // both may be on one terminal, and a row stands on a line of its own
   std::string said;
   for (std::size_t row = first_row_; row < results().size(); ++row) {
@@ -105,7 +147,7 @@ void Session::point(const std::string& name, const std::function<void()>& body) 
     print_(result);
     if (result.reason == said) continue;
     said = result.reason;
-    if (!said.empty()) progress_.message(program_ + ": " + said);
+    if (!said.empty()) message(said);
   }
   std::cout.flush();
 }
@@ -114,9 +156,15 @@ void Session::show(double fraction, const std::string& what) {
   progress_.show(static_cast<double>(points_begun_ - 1) + fraction, what);
 }
 
-std::size_t Session::add(harness::Result result) { return report_.add(std::move(result)); }
+void Session::at(const std::string& what) { world_.at(what); }
+
+std::size_t Session::add(harness::Result result) {
+  const std::lock_guard lock(mutex_);
+  return report_.add(std::move(result));
+}
 
 void Session::update(std::size_t row, harness::Result result) {
+  const std::lock_guard lock(mutex_);
   report_.update(row, std::move(result));
   report_.keep_up();
 }
@@ -129,7 +177,8 @@ void Session::give_up(std::size_t row, const Failure& failure) {
 }
 
 // A row that has a reason of its own keeps it.
-void Session::give_up_point(const Failure& failure) {
+void Session::give_up(const Failure& failure) {
+  const std::lock_guard lock(mutex_);
   for (std::size_t row = first_row_; row < results().size(); ++row) {
     harness::Result result = results()[row];
     if (result.status != harness::Status::ok) continue;
@@ -141,6 +190,7 @@ void Session::give_up_point(const Failure& failure) {
 
 int Session::finish() {
   progress_.finish();
+  const std::lock_guard lock(mutex_);
   report_.finish();
   std::cout << "# " << results().size() << ' ' << what_ << ": " << (report_.failed() ? "FAILED" : "OK") << '\n';
   return report_.failed() ? 1 : 0;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "harness/options.hpp"
 #include "harness/progress.hpp"
 #include "harness/report.hpp"
+#include "harness/world.hpp"
 
 namespace bench {
 
@@ -33,15 +35,21 @@ struct Failure {
 // Does it. Too little memory is skipped, any other harness::Error failed. A UsageError goes on to the caller, and so
 // does a device that is lost.
 std::optional<Failure> attempt(const std::function<void()>& body);
+// In every process of the world, which do not speak with each other meanwhile; where one fails, all have its failure.
+std::optional<Failure> attempt_together(harness::World& world, const std::function<void()>& body);
 
 // A row of what is measured there: on emulated devices that is emulated.
 harness::Result result_on(const harness::Devices& devices);
 
 class Session {
  public:
-  // `what` is counted at the end ("points"); `print` prints a row of the table once its point has ended.
+  // `what` is counted at the end ("points"); `print` prints a row of the table once its point has ended. Each process
+  // of a world has a session, all with the same rows; rank 0's alone writes and speaks, also where the job ends early.
   Session(const harness::Options& options, std::string program, std::string what, std::size_t points,
           std::function<void(const harness::Result&)> print);
+  Session(const harness::Options& options, std::string program, std::string what, std::size_t points,
+          std::function<void(const harness::Result&)> print, harness::World& world);
+  ~Session();
 
   // Opens one point of --device as --threads and --timeout say.
   std::unique_ptr<harness::Devices> open(const std::string& device_point);
@@ -55,18 +63,25 @@ class Session {
   void update(std::size_t row, harness::Result result);  // and keeps the file up with it
   // Within a point: this part of it is done, and `what` is in the works.
   void show(double fraction, const std::string& what);
-  // For one row of several.
+  // What this process is at, should it be lost.
+  void at(const std::string& what);
+  // For one row of several; and for all of the point that have no failure of their own.
   void give_up(std::size_t row, const Failure& failure);
+  void give_up(const Failure& failure);
 
   // Ends the report and the table; gives the exit status.
   int finish();
 
  private:
-  void give_up_point(const Failure& failure);
+  void end(const harness::JobEnd& why);
+  void message(const std::string& text);
 
   const harness::Options& options_;
   std::string program_, what_;
   std::function<void(const harness::Result&)> print_;
+  harness::World alone_;
+  harness::World& world_;
+  std::recursive_mutex mutex_;  // of the report: a job is ended by another thread
   harness::Report report_;
   harness::Progress progress_;
   std::size_t points_begun_ = 0;

@@ -152,8 +152,9 @@ std::optional<Tuning> make_tuning(const harness::Options& options, const Schedul
   const auto engines = options.names("engine");
   const bool streams = std::find(engines.begin(), engines.end(), "streams") != engines.end();
   const bool simulated = std::find(engines.begin(), engines.end(), "simulated") != engines.end();
-  if (schedules.chooses() && (!streams || simulated)) {
-    throw harness::bad_value("algorithm", "auto", "it is of --engine=streams, and not simulated");
+  const bool processes = std::find(engines.begin(), engines.end(), "mpi") != engines.end();
+  if (schedules.chooses() && (!streams || simulated || processes)) {
+    throw harness::bad_value("algorithm", "auto", "it is of --engine=streams, not simulated and not of processes");
   }
   if (options.on("tune")) {
     const bool timed = streams && schedules.collective() == allreduce::Collective::allreduce &&

@@ -30,6 +30,12 @@ packages=(
   python3-jsonschema     # validates result files against results/schema.json
 )
 
+# For ./test only.
+test_packages=(
+  openmpi-bin            # mpirun: a process for each rank
+  libopenmpi-dev         # what they are built with
+)
+
 # For ./test --browser only. Ubuntu has no such packages.
 browser_packages=(
   chromium               # the browser that the page is tried in

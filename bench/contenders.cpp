@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/contenders.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "allreduce/engines/mpi.hpp"
+#include "allreduce/engines/nccl.hpp"
+#include "allreduce/engines/rank_program.hpp"
+#include "bench/main.hpp"
+#include "harness/sweep.hpp"
+
+namespace bench {
+
+namespace {
+
+using harness::Kind;
+using nlohmann::json;
+
+bool is_of_processes(const std::string& engine) { return engine == "mpi" || engine == "mpi_native"; }
+
+std::optional<std::string> nccl_refuses(const json& point, const harness::Devices& devices,
+                                        const allreduce::NcclCall& call, std::size_t count, bool checked) {
+  if (const auto why = allreduce::nccl_refuses(devices, call, count)) return why;
+  const bool rounds = point["op"] == "avg" && !std::has_single_bit(static_cast<unsigned>(devices.size()));
+  if (!rounds || !checked) return std::nullopt;
+  return "NCCL multiplies by 1/n before it adds, so an average over " + std::to_string(devices.size()) +
+         " ranks is rounded and has no exact answer; take --check=off";
+}
+
+std::optional<std::string> streams_refuse(const json& point, const harness::Devices& devices) {
+  if (point["fused"] != "on") return std::nullopt;
+  for (int reader = 0; reader < devices.size(); ++reader) {
+    for (int owner = 0; owner < devices.size(); ++owner) {
+      if (reader == owner || devices.route(reader, owner) != harness::Route::staged) continue;
+      return devices[reader].name() + " cannot read the memory of " + devices[owner].name() +
+             " directly, which --fused=on needs";
+    }
+  }
+  return std::nullopt;
+}
+
+allreduce::NcclCall nccl_call(const json& point, const Schedules& schedules) {
+  return {schedules.collective(), schedules.root(), point["nccl"]["algo"]};
+}
+
+}  // namespace
+
+std::vector<harness::Option> contender_options() {
+  return {{.name = "engine",
+           .kind = Kind::names,
+           .default_text = "streams",
+           .help = "what runs it: our schedules on streams, or by processes over MPI; NVIDIA's NCCL; MPI's own "
+                   "collectives; or a simulation on a described machine",
+           .allowed = {"streams", "mpi", "nccl", "mpi_native", "simulated"}},
+          {.name = "launch",
+           .kind = Kind::names,
+           .default_text = "eager",
+           .help = "issued op by op, or recorded once",
+           .allowed = {"eager", "graph"}},
+          {.name = "nccl-algo",
+           .kind = Kind::names,
+           .default_text = "auto",
+           .help = "what NCCL does, each a row of its own; auto is its own choice",
+           .allowed = {"auto", "ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"}},
+          {.name = "direction",
+           .kind = Kind::names,
+           .default_text = "pull",
+           .help = "who carries a copy between ranks: the one that receives it, or the one that sends it",
+           .allowed = {"pull", "push"}},
+          {.name = "fused",
+           .kind = Kind::names,
+           .default_text = "off",
+           .help = "whether a rank reduces straight from its peers' memory, without a copy in between",
+           .allowed = {"on", "off"}}};
+}
+
+bool takes_processes(const harness::Options& options) {
+  return std::ranges::any_of(options.names("engine"), is_of_processes);
+}
+
+Contenders::Contenders(const harness::Options& options, const Schedules& schedules, harness::World& world)
+    : options_(options), schedules_(schedules), world_(world), engines_(options.names("engine")) {
+  const auto alone = std::ranges::find_if_not(engines_, is_of_processes);
+  if (world.size() > 1 && alone != engines_.end()) {
+    const auto launcher = harness::find_launcher(environ);
+    throw harness::bad_value("engine", *alone,
+                             "it runs in one process, and " + (launcher ? launcher->name : "the launcher") +
+                                 " started " + std::to_string(world.size()) + "; allowed: mpi, mpi_native");
+  }
+  std::erase(engines_, "simulated");
+}
+
+std::vector<json> Contenders::trials() const {
+  std::vector<json> trials;
+  const auto launches = values(options_.names("launch"));
+  const std::vector<json> none{nullptr};
+  for (const std::string& engine : engines_) {
+    const bool streams = engine == "streams";
+    const bool scheduled = streams || engine == "mpi";
+    for (json trial :
+         harness::points({{"engine", {engine}},
+                          {"algorithm", scheduled ? values(schedules_.names()) : none},
+                          {"launch", launches},
+                          {"transport", {streams || engine == "nccl" ? json(options_.text("transport")) : json()}},
+                          {"direction", streams ? values(options_.names("direction")) : none},
+                          {"fused", streams ? values(options_.names("fused")) : none}})) {
+      if (engine != "nccl") {
+        trials.push_back(std::move(trial));
+        continue;
+      }
+      for (const std::string& algo : options_.names("nccl-algo")) {
+        trial["nccl"] = {{"algo", algo}, {"version", allreduce::nccl_version()}};
+        trials.push_back(trial);
+      }
+    }
+  }
+  return trials;
+}
+
+std::string Contenders::name_of(const harness::Result& result) {
+  const json& point = result.point;
+  if (point.contains("nccl")) return "nccl " + point["nccl"]["algo"].get<std::string>();
+  if (point["engine"] == "mpi_native") return "MPI's own";
+  std::string name = algorithm_of(result);
+  if (point["algorithm"] == "auto") name.insert(0, "auto ");
+  if (point["direction"] == "push") name.append(" push");
+  if (point["fused"] == "on") name.append(" fused");
+  return name;
+}
+
+std::vector<std::string> Contenders::command_for(const json& point) const {
+  std::vector<std::string> command = {"bench_allreduce"};
+  if (world_.size() > 1) command = {"mpirun", "-n", std::to_string(world_.size()), "bench_allreduce"};
+  for (const std::string axis : {"engine", "device", "transport", "algorithm", "bytes", "dtype", "op", "placement",
+                                 "launch", "direction", "fused", "pieces"}) {
+    if (axis == "algorithm" && !schedules_.file().empty()) continue;
+    const json& value = point[axis];
+    if (value.is_null()) continue;
+    command.push_back(std::string("--").append(axis).append("=").append(word_of(value)));
+  }
+  if (point.contains("nccl")) command.push_back("--nccl-algo=" + point["nccl"]["algo"].get<std::string>());
+  if (point["algorithm"] == "auto" && options_.given("tuning")) {
+    command.push_back("--tuning=" + options_.text("tuning"));
+  }
+  command.push_back("--seed=" + std::to_string(options_.integer("seed")));
+  return command;
+}
+
+std::optional<std::string> Contenders::refuses(const json& point, const allreduce::Problem& problem) const {
+  const std::string& engine = point["engine"];
+  if (is_of_processes(engine)) {
+    if (const auto why = allreduce::rank_refuses(*problem.devices)) return why;
+    if (problem.launch == allreduce::Launch::graph) return "nothing is recorded by processes; take --launch=eager";
+  }
+  if (engine == "mpi_native") {
+    return allreduce::mpi_native_refuses(problem, {schedules_.collective(), schedules_.root()});
+  }
+  if (engine == "nccl") {
+    return nccl_refuses(point, *problem.devices, nccl_call(point, schedules_), problem.count, options_.on("check"));
+  }
+  return streams_refuse(point, *problem.devices);
+}
+
+Prepared Contenders::prepare(const harness::Result& row, const allreduce::Shape& shape,
+                             const allreduce::Problem& problem) const {
+  const std::string& engine = row.point["engine"];
+  if (engine == "nccl") {
+    const bool ring = row.point["nccl"]["algo"] == "ring";
+    return {allreduce::prepare_nccl(problem, nccl_call(row.point, schedules_)), ring};
+  }
+  if (engine == "mpi_native") {
+    return {allreduce::prepare_mpi_native(problem, {schedules_.collective(), schedules_.root()}, world_), false};
+  }
+  const std::string name = algorithm_of(row);
+  const allreduce::Schedule schedule = schedules_.build(name, shape);
+  return {engine == "mpi" ? allreduce::prepare_mpi(schedule, problem, world_) : allreduce::prepare(schedule, problem),
+          schedules_.busbw_is_link_speed(name)};
+}
+
+}  // namespace bench
