@@ -39,6 +39,15 @@ Replicas::Replicas(harness::Devices& devices, const std::string& model, models::
   }
 }
 
+Replicas::~Replicas() {
+  for (const auto& stream : streams_) {
+    try {
+      stream->sync();
+    } catch (const std::exception&) {  // told already, by whoever waited for it
+    }
+  }
+}
+
 models::BucketSizes bucket_sizes(std::size_t bytes) {
   return {bytes, std::min(bytes, models::BucketSizes{}.first_bytes)};
 }

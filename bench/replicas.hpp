@@ -64,6 +64,10 @@ class Replicas {
   // Throws harness::Error for a network that cannot be cut for so many devices.
   Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings,
            const Conditions& conditions = {});
+  // Waits for what was issued, which works in the models' memory: somebody may have thrown in the middle of a step.
+  ~Replicas();
+  Replicas(const Replicas&) = delete;
+  Replicas& operator=(const Replicas&) = delete;
 
   int ranks() const { return devices_.size(); }
   harness::Devices& devices() const { return devices_; }

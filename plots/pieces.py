@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ways to use several devices: each has the whole network and its part of the batch (data parallelism), or each has
-a piece of the network. What that moves between them, and how long they compute nothing."""
+a piece of the network. What that moves between them, how long they compute nothing, and how much there is to compute."""
 
 from plots import units
 
@@ -33,10 +33,12 @@ def compared(family, rate, name):
         verdict = f"the batch is what to share out, {units.times(ratio)} times as fast as the best with a network in pieces"
     else:
         verdict = f"the network is what to cut, {units.times(1 / ratio)} times as fast as sharing out the batch"
-    return f"What a step moves between the devices, and how long they compute nothing: {costs}. Here {verdict}."
+    return (
+        "What a step moves between the devices, how much of it they compute nothing, and what it takes without"
+        f" communication: {costs}. Here {verdict}."
+    )
 
 
 def cost(row):
-    moved, idle = row.metric("bytes_moved"), idle_share(row)
-    said = units.NOTHING if moved is None else units.size(moved)
-    return said if idle is None else f"{said}, {units.percent(idle)}"
+    compute = units.seconds(row.metric("compute_seconds"))
+    return f"{units.size(row.metric('bytes_moved'))}, {units.percent(idle_share(row))}, {compute}"

@@ -52,6 +52,20 @@ TEST_F(TwoReplicas, InPiecesAreComparedInWhatBothHaveWhole) {
   EXPECT_EQ(shares.state(), state);
 }
 
+TEST_F(TwoReplicas, OutliveWhatWasIssuedWhenSomebodyThrows) {
+  EXPECT_THROW(
+      {
+        Replicas replicas = make(1);
+        replicas.load({&data, {0, 1, 2, 3, 4, 5, 6}, {4, 3}});
+        for (int step = 0; step < 10; ++step) {
+          replicas.forward();
+          replicas.backward();
+        }
+        replicas.update({.momentum = 0.9}, [&](int) { return models::Slice{1, replicas.size()}; });
+      },
+      harness::Error);
+}
+
 TEST_F(TwoReplicas, AddUpTheSameGradientsInOneMicroBatchAndInThree) {
   const Batch batch{&data, {0, 1, 2, 3, 4, 5, 6}, {4, 3}};
   Replicas whole = make(1), parts = make(3);
