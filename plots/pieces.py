@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two ways to use several devices: each has the whole network and its part of the batch (data parallelism), or each has
-a piece of the network. What that moves between them, how long they compute nothing, and how much there is to compute."""
+a piece of the network. What that moves between them, how long they compute nothing, and what there is to compute."""
 
 from plots import units
 
@@ -30,7 +30,7 @@ def compared(family, rate, name):
     costs = "; ".join(f"{name(row)} {cost(row)}" for row in (whole, *cut))
     ratio = (rate(whole) or 0) / (rate(cut[0]) or 1)
     if ratio >= 1:
-        verdict = f"the batch is what to share out, {units.times(ratio)} times as fast as the best with a network in pieces"
+        verdict = f"the batch is what to share out, {units.times(ratio)} times as fast as the network in pieces at best"
     else:
         verdict = f"the network is what to cut, {units.times(1 / ratio)} times as fast as sharing out the batch"
     return (

@@ -89,9 +89,9 @@ std::vector<double> waiting_seconds(const std::vector<Phase>& phases) {
   return waiting;
 }
 
-std::vector<double> idle_seconds(const std::vector<Phase>& phases, double step) {
+std::vector<double> idle_shares(const std::vector<Phase>& phases, double step) {
   std::vector<double> idle;
-  for (const double own : busy_seconds(phases)) idle.push_back(step - own);
+  for (const double own : busy_seconds(phases)) idle.push_back(1 - own / step);
   return idle;
 }
 

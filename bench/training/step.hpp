@@ -67,7 +67,7 @@ class Step {
 // How long each rank has nothing to compute while the busiest one still computes: the straggler's effect on the others.
 std::vector<double> waiting_seconds(const std::vector<Phase>& phases);
 
-// How long of a step of so many seconds each rank computes nothing, because it waits or communicates.
-std::vector<double> idle_seconds(const std::vector<Phase>& phases, double step);
+// The part of a step of so many seconds in which each rank computes nothing, because it waits or communicates.
+std::vector<double> idle_shares(const std::vector<Phase>& phases, double step);
 
 }  // namespace bench

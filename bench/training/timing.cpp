@@ -111,7 +111,8 @@ std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const h
     time.communication = alone ? 0 : measured[trials_of[i].communication].seconds;
     time.phases = median_phases(steps[i]);
     time.waiting = median_by_rank(steps[i], [](const Timed& step) { return waiting_seconds(step.phases); });
-    time.idle = median_by_rank(steps[i], [](const Timed& step) { return idle_seconds(step.phases, step.seconds); });
+    time.idle = median_by_rank(steps[i], [](const Timed& step) { return idle_shares(step.phases, step.seconds); });
+    for (double& share : time.idle) share *= time.step.seconds;
     time.planted = median_planted(steps[i]);
     times.push_back(std::move(time));
   }

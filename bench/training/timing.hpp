@@ -25,9 +25,9 @@ struct StepTimes {
   double compute = 0;        // one device has nothing to communicate: this is its step
   double communication = 0;  // and this is 0
   std::vector<Phase> phases = {};
-  std::vector<double> waiting = {};  // per rank, as this and the next are in step.hpp
-  std::vector<double> idle = {};
-  double planted = 0;  // the delay that makes a rank slow
+  std::vector<double> waiting = {};  // per rank
+  std::vector<double> idle = {};     // per rank: the median share, of the median step
+  double planted = 0;                // the delay that makes a rank slow
 };
 
 // Median seconds of whole steps of strategies that share their replicas, in interleaved rounds from the same state.

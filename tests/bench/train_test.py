@@ -163,6 +163,8 @@ class Training(BenchCase):
                 self.assertAlmostEqual(loss, first, delta=1e-5 * first)
             ranks, metrics = row["point"]["ranks"], row["metrics"]
             self.assertEqual(len(metrics["idle_seconds"]), ranks)
+            for idle in metrics["idle_seconds"]:
+                self.assertLess(idle, metrics["step_seconds"])
             self.assertEqual(metrics["parameters"], rows[0]["metrics"]["parameters"])
             self.assertEqual(metrics["bytes_moved"] > 0, ranks > 1)
             held = [part["parameters"] for part in row["memory"]]
