@@ -34,6 +34,7 @@ packages=(
 test_packages=(
   openmpi-bin            # mpirun: a process for each rank
   libopenmpi-dev         # what they are built with
+  iproute2               # network namespaces, as hosts
 )
 
 # For ./test --browser only. Ubuntu has no such packages.
