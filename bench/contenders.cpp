@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "allreduce/engines/gloo.hpp"
 #include "allreduce/engines/mpi.hpp"
 #include "allreduce/engines/nccl.hpp"
 #include "allreduce/engines/rank_program.hpp"
@@ -19,7 +20,9 @@ namespace {
 using harness::Kind;
 using nlohmann::json;
 
-bool is_of_processes(const std::string& engine) { return engine == "mpi" || engine == "mpi_native"; }
+bool is_of_processes(const std::string& engine) {
+  return engine == "mpi" || engine == "mpi_native" || engine == "gloo";
+}
 
 std::optional<std::string> nccl_refuses(const json& point, const harness::Devices& devices,
                                         const allreduce::NcclCall& call, std::size_t count, bool checked) {
@@ -53,8 +56,8 @@ std::vector<harness::Option> contender_options() {
            .kind = Kind::names,
            .default_text = "streams",
            .help = "what runs it: our schedules on streams, or by processes over MPI; NVIDIA's NCCL; MPI's own "
-                   "collectives; or a simulation on a described machine",
-           .allowed = {"streams", "mpi", "nccl", "mpi_native", "simulated"}},
+                   "collectives; Gloo's over TCP; or a simulation on a described machine",
+           .allowed = {"streams", "mpi", "nccl", "mpi_native", "gloo", "simulated"}},
           {.name = "launch",
            .kind = Kind::names,
            .default_text = "eager",
@@ -65,6 +68,11 @@ std::vector<harness::Option> contender_options() {
            .default_text = "auto",
            .help = "what NCCL does, each a row of its own; auto is its own choice",
            .allowed = {"auto", "ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"}},
+          {.name = "gloo-algo",
+           .kind = Kind::names,
+           .default_text = "ring,halving_doubling",
+           .help = "what Gloo does, each a row of its own",
+           .allowed = {"ring", "ring_chunked", "halving_doubling"}},
           {.name = "direction",
            .kind = Kind::names,
            .default_text = "pull",
@@ -88,7 +96,7 @@ Contenders::Contenders(const harness::Options& options, const Schedules& schedul
     const auto launcher = harness::find_launcher(environ);
     throw harness::bad_value("engine", *alone,
                              "it runs in one process, and " + (launcher ? launcher->name : "the launcher") +
-                                 " started " + std::to_string(world.size()) + "; allowed: mpi, mpi_native");
+                                 " started " + std::to_string(world.size()) + "; allowed: mpi, mpi_native, gloo");
   }
   std::erase(engines_, "simulated");
 }
@@ -107,12 +115,13 @@ std::vector<json> Contenders::trials() const {
                           {"transport", {streams || engine == "nccl" ? json(options_.text("transport")) : json()}},
                           {"direction", streams ? values(options_.names("direction")) : none},
                           {"fused", streams ? values(options_.names("fused")) : none}})) {
-      if (engine != "nccl") {
+      if (engine != "nccl" && engine != "gloo") {
         trials.push_back(std::move(trial));
         continue;
       }
-      for (const std::string& algo : options_.names("nccl-algo")) {
-        trial["nccl"] = {{"algo", algo}, {"version", allreduce::nccl_version()}};
+      for (const std::string& algo : options_.names(engine + "-algo")) {
+        trial[engine] = {{"algo", algo}};
+        if (engine == "nccl") trial[engine]["version"] = allreduce::nccl_version();
         trials.push_back(trial);
       }
     }
@@ -122,7 +131,9 @@ std::vector<json> Contenders::trials() const {
 
 std::string Contenders::name_of(const harness::Result& result) {
   const json& point = result.point;
-  if (point.contains("nccl")) return "nccl " + point["nccl"]["algo"].get<std::string>();
+  for (const char* library : {"nccl", "gloo"}) {
+    if (point.contains(library)) return std::string(library) + ' ' + point[library]["algo"].get<std::string>();
+  }
   if (point["engine"] == "mpi_native") return "MPI's own";
   std::string name = algorithm_of(result);
   if (point["algorithm"] == "auto") name.insert(0, "auto ");
@@ -141,7 +152,10 @@ std::vector<std::string> Contenders::command_for(const json& point) const {
     if (value.is_null()) continue;
     command.push_back(std::string("--").append(axis).append("=").append(word_of(value)));
   }
-  if (point.contains("nccl")) command.push_back("--nccl-algo=" + point["nccl"]["algo"].get<std::string>());
+  for (const std::string library : {"nccl", "gloo"}) {
+    if (!point.contains(library)) continue;
+    command.push_back(std::string("--").append(library).append("-algo=").append(word_of(point[library]["algo"])));
+  }
   if (point["algorithm"] == "auto" && options_.given("tuning")) {
     command.push_back("--tuning=" + options_.text("tuning"));
   }
@@ -158,6 +172,7 @@ std::optional<std::string> Contenders::refuses(const json& point, const allreduc
   if (engine == "mpi_native") {
     return allreduce::mpi_native_refuses(problem, {schedules_.collective(), schedules_.root()});
   }
+  if (engine == "gloo") return allreduce::gloo_refuses(problem, schedules_.collective());
   if (engine == "nccl") {
     return nccl_refuses(point, *problem.devices, nccl_call(point, schedules_), problem.count, options_.on("check"));
   }
@@ -174,6 +189,7 @@ Prepared Contenders::prepare(const harness::Result& row, const allreduce::Shape&
   if (engine == "mpi_native") {
     return {allreduce::prepare_mpi_native(problem, {schedules_.collective(), schedules_.root()}, world_), false};
   }
+  if (engine == "gloo") return {allreduce::prepare_gloo(problem, row.point["gloo"]["algo"], world_), false};
   const std::string name = algorithm_of(row);
   const allreduce::Schedule schedule = schedules_.build(name, shape);
   return {engine == "mpi" ? allreduce::prepare_mpi(schedule, problem, world_) : allreduce::prepare(schedule, problem),

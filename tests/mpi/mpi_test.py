@@ -48,6 +48,17 @@ class Processes(MpiCase):
             self.assertEqual([row["status"] for row in rows if row["point"]["placement"] == "in_place"],
                              ["refused" if refused else "ok"] * 2)
 
+    def test_gloo_is_exact_in_the_same_table_or_says_what_to_install(self):
+        rows = self.report(3, "bench_allreduce", "--engine=mpi,gloo", "--algorithm=ring", "--bytes=4,100000",
+                           "--gloo-algo=ring,ring_chunked,halving_doubling", "--op=sum,max", "--dtype=f32,i32",
+                           "--iterations=2")["results"]  # fmt: skip
+        gloo = [row for row in rows if row["point"]["engine"] == "gloo"]
+        self.assertEqual(len(gloo), 24)
+        if all(row["status"] == "refused" for row in gloo):
+            self.assertIn("libgloo-dev", gloo[0]["reason"])
+        else:
+            self.assertEqual({(row["status"], row["check"]) for row in gloo}, {("ok", "exact")})
+
     def test_what_mpi_does_not_know_is_refused_with_the_reason(self):
         rows = self.report(2, "bench_allreduce", "--engine=mpi_native,mpi", "--dtype=bf16,f32", "--op=avg",
                            "--algorithm=ring", "--bytes=1K", "--iterations=1")["results"]  # fmt: skip
