@@ -32,7 +32,7 @@ Builder::Builder(std::string name, const Shape& shape, int chunks, Collective co
 }
 
 Chunk Builder::at(Rank rank, int first, int count) const {
-  if (rank < 0 || rank >= schedule_.shape.ranks || first < 0 || count < 1 || first + count > schedule_.chunks) {
+  if (rank < 0 || rank >= schedule_.shape.ranks || first < 0 || count < 1 || first > schedule_.chunks - count) {
     throw harness::Error(schedule_.name + ": there is no chunk " + std::to_string(first) + " of " +
                          std::to_string(count) + " pieces on rank " + std::to_string(rank));
   }

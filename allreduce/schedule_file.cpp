@@ -6,6 +6,7 @@
 #include "allreduce/builder.hpp"
 #include "allreduce/verify.hpp"
 #include "harness/error.hpp"
+#include "harness/json.hpp"
 
 namespace allreduce {
 
@@ -24,23 +25,30 @@ Schedule from_json(const json& text) {
         throw UsageError("field '" + field + "' is unknown; allowed: name, about, ranks, chunks, program");
       }
     }
-    const int ranks = text.at("ranks");
-    const int chunks = text.at("chunks");
-    if (ranks < 1 || ranks > most_ranks || chunks < 1 || chunks > most_chunks) {
-      throw UsageError("ranks or chunks are out of range");
-    }
+    const auto whole = [](const json& value, int low, int high) {
+      return static_cast<int>(harness::whole_number(value, low, high));
+    };
+    const auto field = [&](const char* name, int most) {
+      try {
+        return whole(text.at(name), 1, most);
+      } catch (const UsageError& error) {
+        throw UsageError(std::string(name) + ": " + error.what());
+      }
+    };
+    const int ranks = field("ranks", most_ranks);
+    const int chunks = field("chunks", most_chunks);
     Builder build(text.value("name", "custom"), {ranks, 1, Placement::in_place}, chunks);
     int number = 0;
     for (const json& step : text.at("program")) {
       const std::string kind = step.at(0);
       const std::string where = "step " + std::to_string(number++) + ": ";
-      const int from = step.at(1);
-      const int to = step.at(2);
-      if ((kind != "copy" && kind != "reduce") || step.size() != 5 || to < 0 || to >= ranks || from == to) {
+      if ((kind != "copy" && kind != "reduce") || step.size() != 5 || step.at(1) == step.at(2)) {
         throw UsageError(where + step.dump() + " is none of [\"copy\" or \"reduce\", from, to, first, count]");
       }
       try {
-        const Chunk chunk = build.at(from, step.at(3), step.at(4));
+        const int from = whole(step.at(1), 0, ranks - 1);
+        const int to = whole(step.at(2), 0, ranks - 1);
+        const Chunk chunk = build.at(from, whole(step.at(3), 0, chunks - 1), whole(step.at(4), 1, chunks));
         kind == "copy" ? build.copy(chunk, to) : build.reduce(chunk, to);
       } catch (const harness::Error& error) {
         throw UsageError(where + error.what());
@@ -58,11 +66,8 @@ Schedule parse_schedule(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) throw UsageError("that file is empty");
   if (text[first] == '<') return read_msccl_xml(text);
-  const json parsed = json::parse(text, nullptr, false);
-  if (parsed.is_discarded() || !parsed.is_object()) {
-    throw UsageError("in no form that is known; allowed: our JSON, an MSCCL program");
-  }
-  return from_json(parsed);
+  if (text[first] != '{') throw UsageError("in no form that is known; allowed: our JSON, an MSCCL program");
+  return from_json(harness::parse_json(text));
 }
 
 std::string schedule_text(const Schedule& schedule) {

@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <set>
-#include <sstream>
 
 #include "allreduce/parsers/machine.hpp"
 #include "allreduce/topology_files.hpp"
 #include "harness/error.hpp"
+#include "harness/file.hpp"
+#include "harness/json.hpp"
 #include "harness/text.hpp"
 
 namespace allreduce {
@@ -20,6 +20,9 @@ using harness::UsageError;
 using nlohmann::json;
 
 namespace {
+
+constexpr std::size_t most_links = 1 << 20;
+constexpr std::uintmax_t largest_file = 16U << 20U;
 
 // Of a topology's file; null for other names.
 const char* file_text(std::string_view name) {
@@ -61,7 +64,7 @@ std::vector<std::string> expand(const std::string& text) {
   return names;
 }
 
-double number(const json& value) { return value.is_array() ? value.at(0).get<double>() : value.get<double>(); }
+double number(const json& value) { return harness::real_number(value.is_array() ? value.at(0) : value); }
 
 LinkClass class_from_json(const json& values, const std::string& name) {
   static constexpr std::pair<const char*, LinkKind> kinds[] = {{"nvlink", LinkKind::nvlink},
@@ -164,17 +167,6 @@ std::optional<Topology> find_family(const std::string& text, const Constants& co
   return topology;
 }
 
-std::string read_file(const std::string& path) {
-  std::error_code problem;
-  if (std::filesystem::is_directory(path, problem)) throw UsageError("that is a folder");
-  if (std::filesystem::file_size(path, problem) > 16U << 20U) throw UsageError("that file has more than 16 MiB");
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) throw UsageError("that file cannot be read");
-  return text.str();
-}
-
 }  // namespace
 
 Constants::Constants() : Constants(json::parse(embedded_file("constants"))) {}
@@ -247,8 +239,12 @@ Topology topology_from_json(const json& text, const std::string& name, int hosts
       topology.root_overhead = constants("hosts", host, "root_overhead");
       topology.staging_latency = constants("hosts", host, "staging_latency");
     }
-    const int gpus = text.at("gpus");
-    if (gpus < 1 || gpus > 4096 || std::int64_t(gpus) * hosts > 1 << 17) throw UsageError("gpus is out of range");
+    int gpus = 0;
+    try {
+      gpus = static_cast<int>(harness::whole_number(text.at("gpus"), 1, std::min(4096, (1 << 17) / hosts)));
+    } catch (const UsageError& error) {
+      throw UsageError(std::string("gpus: ") + error.what());
+    }
     int network = -1;
     for (int host = 0; host < hosts; ++host) {
       const std::string prefix = hosts == 1 ? "" : "host" + std::to_string(host) + ".";
@@ -279,11 +275,17 @@ Topology topology_from_json(const json& text, const std::string& name, int hosts
         const std::string from = list ? link.at(0) : link.at("from");
         const std::string to = list ? link.at(1) : link.at("to");
         const std::string link_class = list ? link.at(2) : link.at("class");
-        const double count = list ? (link.size() > 3 ? link.at(3).get<double>() : 1.0) : link.value("count", 1.0);
+        const double count =
+            harness::real_number(list ? (link.size() > 3 ? link.at(3) : json(1)) : link.value("count", json(1)));
         if (!(count > 0)) throw UsageError("the link from " + from + " to " + to + " has no positive count");
         if (hosts == 1 && (from.starts_with("nic") || to.starts_with("nic"))) continue;
-        for (const auto& one : expand(from)) {
-          for (const auto& other : expand(to)) {
+        const auto ones = expand(from);
+        const auto others = expand(to);
+        if (ones.size() * others.size() > most_links - topology.links.size() / 2) {
+          throw UsageError("it has more than " + std::to_string(most_links) + " links");
+        }
+        for (const auto& one : ones) {
+          for (const auto& other : others) {
             const int links = class_of(link_class);
             if (!list && link.value("one_way", false)) {
               topology.add_link(node_of(one), node_of(other), links, count);
@@ -305,9 +307,7 @@ Topology parse_topology(const std::string& text, const std::string& name, const 
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) throw UsageError("that file is empty");
   if (text[first] == '{') {
-    const json parsed = json::parse(text, nullptr, false);
-    if (parsed.is_discarded()) throw UsageError("that file is no valid JSON");
-    return topology_from_json(parsed, name, 1, constants);
+    return topology_from_json(harness::parse_json(text), name, 1, constants);
   }
   if (text[first] == '<') return topology_from_json(read_nccl_xml(text), name, 1, constants);
   if (text.find("GPU0") != std::string::npos) return topology_from_json(read_nvidia_smi(text), name, 1, constants);
@@ -359,7 +359,8 @@ Topology find_topology(const std::string& text, const Constants& constants) {
   }
   std::error_code problem;
   if (std::filesystem::exists(text, problem)) {
-    return parse_topology(read_file(text), std::filesystem::path(text).stem().string(), constants);
+    return parse_topology(harness::read_file(text, largest_file), std::filesystem::path(text).stem().string(),
+                          constants);
   }
   throw UsageError("neither a topology nor a file; allowed: " + harness::join(topology_names(), ", ") +
                    ", ring:8, mesh:4x4, torus:4x4, full:8, switch:8, fat-tree:4x8, auto, or a file");

@@ -301,6 +301,7 @@ class Bench {
       schedules_.describe(result, shape);
       contenders.push_back({session.add(result), std::move(result)});
     }
+    if (session.taken_over()) return;
     std::optional<allreduce::Vectors> vectors;
     const auto failure = bench::attempt_together(world_, [&] {
       vectors.emplace(devices, pattern, count, shape.placement, world_.size() > 1 ? &world_ : nullptr);

@@ -296,6 +296,7 @@ class Bench {
     const auto pairs = pairs_of(devices.size());
     const std::size_t first = session.results().size();
     for (const Pair pair : pairs) session.add(describe(devices, pair));
+    if (session.taken_over()) return;
     Links links(devices, std::max(bytes_, latency_bytes_), seed_);
     links.fill_sources();
     measure(pairs, links, session, first);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -27,8 +28,10 @@ harness::Options checked_options(const std::vector<harness::Option>& table, int 
   return options;
 }
 
-// Calls `work`; gives its exit status, or what is to be said and that of what it threw.
+// Calls `work`; gives its exit status, or what is to be said and that of what it threw. A file at its limit is a write
+// that fails, not the end of the process.
 harness::JobEnd guarded(const std::function<int()>& work) {
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return {.reason = "", .status = work()};
   } catch (const harness::UsageError& error) {
@@ -120,8 +123,7 @@ void record_samples(harness::Result& result, const harness::Measurement& measure
   result.visits = static_cast<std::int64_t>(measured.visit_medians.size());
   result.runs_per_sample = measured.runs_per_sample;
   result.stop = measured.stop;
-  result.flags.clear();
-  if (harness::count_outliers(measured.samples) * 10 > measured.samples.size()) result.flags = {"outliers"};
+  result.flags = measured.flags;
 }
 
 nlohmann::json low_of(const harness::Measurement& measured) {
@@ -134,7 +136,7 @@ nlohmann::json high_of(const harness::Measurement& measured) {
 
 double metric_of(const harness::Result& result, const char* name) {
   const auto found = result.metrics.find(name);
-  return found == result.metrics.end() || found->is_null() ? std::nan("") : found->get<double>();
+  return found == result.metrics.end() || !found->is_number() ? std::nan("") : found->get<double>();
 }
 
 std::string word_of(const nlohmann::json& value) {

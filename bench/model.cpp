@@ -237,11 +237,14 @@ class Bench {
     settings.seed = measuring_.seed;
     settings.math = models::parse_math(options_.text("math"));
 
+    const std::size_t first = session.results().size();
+    for (const auto& backend : backends) session.add(describe(block, backend, devices));
+    if (session.taken_over()) return;
     std::vector<std::unique_ptr<Contender>> contenders;
     std::vector<std::size_t> rows;
-    for (const auto& backend : backends) {
-      settings.backend = backend;
-      const std::size_t row = session.add(describe(block, backend, devices));
+    for (std::size_t i = 0; i < backends.size(); ++i) {
+      settings.backend = backends[i];
+      const std::size_t row = first + i;
       const auto failure =
           bench::attempt([&] { contenders.push_back(std::make_unique<Contender>(devices, model, settings)); });
       if (failure) {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include "allreduce/algorithms.hpp"
 #include "allreduce/schedule_file.hpp"
 #include "allreduce/verify.hpp"
+#include "harness/file.hpp"
 #include "harness/text.hpp"
 
 namespace bench {
@@ -16,6 +16,8 @@ namespace bench {
 using harness::bad_value;
 
 namespace {
+
+constexpr std::uintmax_t largest_file = 256U << 20U;
 
 std::vector<std::string> names_of(allreduce::Collective collective) {
   std::vector<std::string> names;
@@ -103,11 +105,7 @@ Schedules::Schedules(const harness::Options& options)
   if (options.given("algorithm")) throw bad_value("schedule", file_, "it takes the place of --algorithm");
   if (!is_allreduce) throw bad_value("schedule", file_, "only all-reduces are read from files");
   try {
-    std::ifstream file(file_, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (!file || text.str().empty()) throw harness::UsageError("that file cannot be read, or is empty");
-    own_ = allreduce::parse_schedule(text.str());
+    own_ = allreduce::parse_schedule(harness::read_file(file_, largest_file));
   } catch (const harness::Error& error) {
     throw bad_value("schedule", file_, error.what());
   }

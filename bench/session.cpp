@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <new>
+#include <span>
 
 #include "bench/main.hpp"
 
@@ -25,7 +26,7 @@ harness::DeviceSettings device_settings(const harness::Options& options, int sha
 }
 
 harness::Report make_report(const harness::Options& options, int rank) {
-  return {rank == 0 ? options.text("output") : "",
+  return {rank == 0 ? options.text(options.given("output") ? "output" : "continue") : "",
           harness::describe_run(options.command(), options.integer("seed"), options.on("with-hostname"))};
 }
 
@@ -91,7 +92,21 @@ Session::Session(const harness::Options& options, std::string program, std::stri
       world_(world),
       report_(make_report(options, world.rank())),
       progress_(options.on("quiet") || world.rank() > 0, static_cast<double>(points)) {
+  if (options.has("continue")) read_earlier(options.text("continue"));
   world_.on_end([this](const harness::JobEnd& why) { end(why); });
+}
+
+void Session::read_earlier(const std::string& file) {
+  try {
+    if (world_.size() > 1) throw harness::UsageError("a job of several processes measures all of its points");
+    earlier_.emplace(harness::read_file(file));
+    if (const auto other = earlier_->difference(report_.run())) {
+      throw harness::UsageError("it is of another machine, build or seed: " + *other);
+    }
+  } catch (const harness::UsageError& error) {
+    throw harness::bad_value("continue", file, error.what());
+  }
+  report_.run().continues = earlier_->started();
 }
 
 Session::~Session() { world_.on_end(nullptr); }
@@ -152,6 +167,16 @@ void Session::point(const std::string& name, const std::function<void()>& body) 
   std::cout.flush();
 }
 
+bool Session::taken_over() {
+  if (!earlier_) return false;
+  const std::span<const harness::Result> rows = std::span(results()).subspan(first_row_);
+  const auto found = earlier_->find(rows);
+  if (!found || rows.empty()) return false;
+  for (std::size_t i = 0; i < found->size(); ++i) report_.update(first_row_ + i, (*found)[i]);
+  taken_over_ += found->size();
+  return true;
+}
+
 void Session::show(double fraction, const std::string& what) {
   progress_.show(static_cast<double>(points_begun_ - 1) + fraction, what);
 }
@@ -192,6 +217,7 @@ int Session::finish() {
   progress_.finish();
   const std::lock_guard lock(mutex_);
   report_.finish();
+  if (earlier_) std::cout << "# " << taken_over_ << " rows were taken over from " << options_.text("continue") << '\n';
   std::cout << "# " << results().size() << ' ' << what_ << ": " << (report_.failed() ? "FAILED" : "OK") << '\n';
   return report_.failed() ? 1 : 0;
 }

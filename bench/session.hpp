@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "harness/device/device.hpp"
+#include "harness/earlier.hpp"
 #include "harness/options.hpp"
 #include "harness/progress.hpp"
 #include "harness/report.hpp"
@@ -43,6 +44,7 @@ harness::Result result_on(const harness::Devices& devices);
 
 class Session {
  public:
+  // Throws UsageError where the report cannot be written, or --continue names what was measured elsewhere.
   // `what` is counted at the end ("points"); `print` prints a row of the table once its point has ended. Each process
   // of a world has a session, all with the same rows; rank 0's alone writes and speaks, also where the job ends early.
   Session(const harness::Options& options, std::string program, std::string what, std::size_t points,
@@ -61,6 +63,10 @@ class Session {
   const std::vector<harness::Result>& results() const { return report_.results(); }
   std::size_t add(harness::Result result);
   void update(std::size_t row, harness::Result result);  // and keeps the file up with it
+  // Within a point, once all its rows are added: whether --continue's file has them, measured to their end. They then
+  // stand in the report, and nothing is left to do. A point whose rows are not all there is measured anew as a whole,
+  // since its contenders are compared in the same rounds.
+  bool taken_over();
   // Within a point: this part of it is done, and `what` is in the works.
   void show(double fraction, const std::string& what);
   // What this process is at, should it be lost.
@@ -75,6 +81,7 @@ class Session {
  private:
   void end(const harness::JobEnd& why);
   void message(const std::string& text);
+  void read_earlier(const std::string& file);
 
   const harness::Options& options_;
   std::string program_, what_;
@@ -83,6 +90,8 @@ class Session {
   harness::World& world_;
   std::recursive_mutex mutex_;  // of the report: a job is ended by another thread
   harness::Report report_;
+  std::optional<harness::Earlier> earlier_ = {};  // of --continue
+  std::size_t taken_over_ = 0;                    // rows
   harness::Progress progress_;
   std::size_t points_begun_ = 0;
   std::size_t first_row_ = 0;  // of the point that is running

@@ -92,6 +92,7 @@ class Bench {
         }
       }
     }
+    if (trace_.empty() && !sweep_.checkpoints().saves() && session.taken_over()) return;
     std::vector<Member*> together;
     for (Member& member : members) {
       if (member.rows.empty()) continue;

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <span>
 #include <tuple>
 
 #include "allreduce/algorithms.hpp"
 #include "bench/main.hpp"
-#include "harness/file.hpp"
+#include "harness/json.hpp"
 #include "harness/machine.hpp"
 #include "harness/report.hpp"
 #include "harness/text.hpp"
@@ -55,8 +54,9 @@ bool same_size(const json& a, const json& b) {
 
 bool is_row(const json& row) {
   return same_size(row, row) && row.at("bytes").is_number_unsigned() &&
-         allreduce::find_algorithm(row.at("algorithm").get<std::string>()) && row.at("seconds").is_number() &&
-         row.at("contenders").is_number_unsigned() && row.at("measured").is_string();
+         allreduce::find_algorithm(row.at("algorithm").get<std::string>()) &&
+         harness::real_number(row.at("seconds")) > 0 && harness::whole_number(row.at("contenders"), 1, 1 << 20) > 0 &&
+         row.at("measured").is_string();
 }
 
 double distance(std::size_t a, std::size_t b) {
@@ -74,26 +74,31 @@ std::vector<harness::Option> tuning_options() {
            .help = "file of that table; by default ringmark/tuning.json in $XDG_CACHE_HOME or ~/.cache"}};
 }
 
+std::vector<json> parse_tuning(std::string_view text) {
+  try {
+    auto rows = harness::parse_json(text).at("tuned").get<std::vector<json>>();
+    if (std::all_of(rows.begin(), rows.end(), is_row)) return rows;
+  } catch (const std::exception&) {  // it is none, for whichever reason
+  }
+  throw harness::UsageError("it is no table of bench_allreduce --tune");
+}
+
 Tuning::Tuning(const harness::Options& options)
     : file_(options.given("tuning") ? std::filesystem::path(options.text("tuning")) : default_file()) {
   const harness::RunInfo run = harness::describe_run({}, 0, false);
   now_ = run.started;
   machine_ = key_of(run.machine);
+  std::error_code error;  // the claim, or reading it, says what is wrong
   if (options.on("tune")) {
-    std::error_code error;  // writable() says what is wrong
     if (!options.given("tuning")) std::filesystem::create_directories(file_.parent_path(), error);
-    file_ = harness::writable("tuning", file_.string());
+    claim_ = harness::Claim("tuning", file_.string());
+    file_ = claim_.path();
   }
-  std::ifstream in(file_);
-  if (!in) {
-    if (!options.given("tuning") || options.on("tune")) return;
-    throw harness::bad_value("tuning", file_.string(), "there is no such file");
-  }
+  if (!std::filesystem::exists(file_, error) && (!options.given("tuning") || options.on("tune"))) return;
   try {
-    rows_ = json::parse(in).at("tuned").get<std::vector<json>>();
-    if (!std::all_of(rows_.begin(), rows_.end(), is_row)) throw harness::Error("a row is not complete");
-  } catch (const std::exception&) {
-    throw harness::bad_value("tuning", file_.string(), "it is no table of bench_allreduce --tune");
+    rows_ = parse_tuning(harness::read_file(file_));
+  } catch (const harness::UsageError& wrong) {
+    throw harness::bad_value("tuning", file_.string(), wrong.what());
   }
 }
 

@@ -7,15 +7,20 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/schedules.hpp"
+#include "harness/file.hpp"
 #include "harness/options.hpp"
 #include "harness/report.hpp"
 
 namespace bench {
 
 std::vector<harness::Option> tuning_options();
+
+// The rows of a table in a file. Throws UsageError for anything else.
+std::vector<nlohmann::json> parse_tuning(std::string_view text);
 
 class Tuning {
  public:
@@ -32,6 +37,7 @@ class Tuning {
 
  private:
   std::filesystem::path file_;
+  harness::Claim claim_;  // with --tune: the table is read, completed and written by one run at a time
   std::string now_;
   nlohmann::json machine_;            // this one: {"cpu", "cores", "gpus"}
   std::vector<nlohmann::json> rows_;  // {"machine", axes, "bytes", "algorithm", "seconds", "contenders", "measured"}

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 namespace harness {
 
@@ -15,7 +17,16 @@ class Error : public std::runtime_error {
 
 class UsageError : public Error {
  public:
-  using Error::Error;
+  // Control characters, which a file or an argument may have brought along, become question marks: it is one line.
+  explicit UsageError(std::string text) : Error(one_line(std::move(text))) {}
+
+ private:
+  static std::string one_line(std::string text) {
+    for (char& c : text) {
+      if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+    }
+    return text;
+  }
 };
 
 // There is not so much memory: a smaller point may well run.

@@ -2,10 +2,14 @@
 #include "harness/file.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <utility>
 
 #include "harness/error.hpp"
 
@@ -42,14 +46,38 @@ int write_all(int file, std::string_view text) {
   return error;
 }
 
+// So that the new name outlives a loss of power. Some file systems cannot sync a folder, and need not.
+void sync_folder(const std::filesystem::path& folder) {
+  const int opened = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened < 0) return;
+  fsync(opened);
+  close(opened);
+}
+
+UsageError refusal(std::string_view option, const std::string& path, const std::string& why) {
+  std::string text = "--";
+  text.append(option).append("=").append(path).append(": ").append(why);
+  return UsageError(text + "; allowed: a file in a folder that is there and writable");
+}
+
+std::filesystem::path lock_of(const std::filesystem::path& path) {
+  std::string name = ".";
+  name.append(path.filename().string()).append(".lock");
+  return path.parent_path() / name;
+}
+
+// Whether the name still means the open file, which another run may have removed at its end.
+bool is_named(int file, const std::filesystem::path& name) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(file, &opened) == 0 && stat(name.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
+}
+
 }  // namespace
 
 std::filesystem::path writable(std::string_view option, const std::string& path) {
-  const auto refuse = [&](const std::string& why) {
-    std::string text = "--";
-    text.append(option).append("=").append(path).append(": ").append(why);
-    return UsageError(text + "; allowed: a file in a folder that is there and writable");
-  };
+  const auto refuse = [&](const std::string& why) { return refusal(option, path, why); };
   namespace fs = std::filesystem;
   std::error_code error;
   fs::path file = fs::absolute(path, error);
@@ -74,12 +102,58 @@ std::filesystem::path writable(std::string_view option, const std::string& path)
   return file;
 }
 
+std::string read_file(const std::filesystem::path& path, std::uintmax_t most_bytes) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) throw UsageError("there is no such file");
+  if (fs::is_directory(status)) throw UsageError("that is a folder");
+  if (!fs::is_regular_file(status)) throw UsageError("that is no regular file");
+  const std::uintmax_t bytes = fs::file_size(path, error);
+  if (error) throw UsageError("that file cannot be read: " + error.message());
+  if (bytes > most_bytes) throw UsageError("that file has more than " + std::to_string(most_bytes) + " bytes");
+  std::ifstream file(path, std::ios::binary);
+  std::string text(bytes, '\0');
+  if (!file.read(text.data(), static_cast<std::streamsize>(bytes))) throw UsageError("that file cannot be read");
+  return text;
+}
+
+Claim::Claim(std::string_view option, const std::string& path) : path_(writable(option, path)) {
+  const std::filesystem::path name = lock_of(path_);
+  while (lock_ < 0) {
+    lock_ = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (lock_ < 0) throw refusal(option, path, reason_of(errno));
+    if (flock(lock_, LOCK_EX | LOCK_NB) == 0) {
+      if (is_named(lock_, name)) return;
+    } else if (errno == EWOULDBLOCK) {
+      close(lock_);
+      throw refusal(option, path, "another run is writing it");
+    } else if (errno != EINTR) {
+      unlink(name.c_str());
+      return;
+    }
+    close(std::exchange(lock_, -1));
+  }
+}
+
+Claim& Claim::operator=(Claim&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(lock_, other.lock_);
+  return *this;
+}
+
+Claim::~Claim() {
+  if (lock_ < 0) return;
+  unlink(lock_of(path_).c_str());  // before it is unlocked: who locks it after that sees that it has no name
+  close(lock_);
+}
+
 void replace_file(const std::filesystem::path& path, std::string_view contents) {
   const std::filesystem::path temporary = beside(path);
   const int file = open_new(temporary);
   int error = file < 0 ? errno : write_all(file, contents);
   if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return;
+  if (error == 0) return sync_folder(path.parent_path());
   unlink(temporary.c_str());
   throw Error("cannot write " + path.string() + ": " + reason_of(error));
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -150,6 +151,15 @@ std::optional<double> room(const Path& group) {
   return *limit - *used + cache_of("total_inactive_file");
 }
 
+// Negated, so that the smallest is that of the group that was stopped most often.
+std::optional<double> stops(const Path& group) {
+  for (const auto& [key, value] : fields(group / "cpu.stat", ' ')) {
+    const auto count = key == "nr_throttled" ? parse_real(value) : std::nullopt;
+    if (count) return -*count;
+  }
+  return std::nullopt;
+}
+
 // The smallest that `limit` gives for this process's group and those above it. A container may see its own group as the
 // topmost one while /proc/self/cgroup gives the host's path, so folders that are not there count for nothing.
 std::optional<double> smallest_of_groups(const Path& root, std::optional<double> (*limit)(const Path& group)) {
@@ -237,6 +247,8 @@ json relevant_environment(const char* const* variables) {
   constexpr std::array<std::string_view, 7> plumbing{
       "OMPI_MCA_orte_",        "OMPI_MCA_ess",           "OMPI_MCA_pmix", "OMPI_MCA_prte_",
       "OMPI_MCA_initial_wdir", "OMPI_MCA_shmem_RUNTIME", "NCCL_COMM_ID"};
+  // Nothing that changes a result is called so.
+  constexpr std::array<std::string_view, 5> secret{"SECRET", "TOKEN", "PASSW", "CREDENTIAL", "_KEY"};
   json found = json::object();
   for (; variables != nullptr && *variables != nullptr; ++variables) {
     const std::string_view variable = *variables;
@@ -244,7 +256,13 @@ json relevant_environment(const char* const* variables) {
     const std::size_t equals = variable.find('=');
     if (equals == std::string_view::npos) continue;
     if (std::ranges::none_of(kept, begins) || std::ranges::any_of(plumbing, begins)) continue;
-    found[std::string(variable.substr(0, equals))] = variable.substr(equals + 1);
+    std::string name(variable.substr(0, equals));
+    std::string upper = name;
+    std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    if (std::ranges::any_of(secret, [&](std::string_view word) { return upper.find(word) != std::string::npos; })) {
+      continue;
+    }
+    found[std::move(name)] = variable.substr(equals + 1);
   }
   return found;
 }
@@ -269,6 +287,10 @@ json describe_machine(bool with_hostname) {
   }
   describe_gpus(machine);
   return machine;
+}
+
+std::int64_t throttled_periods(const Path& root) {
+  return static_cast<std::int64_t>(-smallest_of_groups(root, stops).value_or(0));
 }
 
 std::size_t available_memory_bytes(const Path& root) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,7 +18,7 @@ namespace harness {
 nlohmann::json describe_cpu(const std::filesystem::path& root = "/");
 
 // The variables of `variables` (as `environ`, ended by a null) that change results, without those that only tell one
-// process of a job where the others are.
+// process of a job where the others are, and without any that is called a secret, token, password, credential or key.
 nlohmann::json relevant_environment(const char* const* variables);
 
 // {"cpu", "devices": [], "links": [], "libraries": {"compiler", "libc", "nlohmann_json"}, "environment", "load", "os",
@@ -28,6 +29,9 @@ nlohmann::json describe_machine(bool with_hostname);
 // How many cores this process may keep busy: those it may run on, or fewer where its control group has a smaller share
 // of time. At least 1.
 int usable_cores(const std::filesystem::path& root = "/");
+
+// How often this process's control group, or one above it, was stopped for having used up its share of time.
+std::int64_t throttled_periods(const std::filesystem::path& root = "/");
 
 // Bytes that can be allocated and written before the system or a control group kills the process; as good as unlimited
 // where neither says. A kernel that overcommits gives out more than that.

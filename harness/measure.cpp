@@ -7,6 +7,8 @@
 #include <random>
 
 #include "harness/clock.hpp"
+#include "harness/error.hpp"
+#include "harness/surroundings.hpp"
 
 namespace harness {
 
@@ -18,13 +20,17 @@ constexpr double longest_visit_seconds = 20e-3;
 constexpr int most_runs_per_sample = 1000;
 constexpr int most_samples_per_visit = 20;
 constexpr std::size_t least_visits = 8;
-constexpr double narrow = 0.02;  // width of the interval over the median
+constexpr double narrow = 0.02;        // width of the interval over the median
+constexpr double many_outliers = 0.1;  // of the samples
+constexpr double wide_spread = 0.5;    // from the first quartile to the third, over the median
+constexpr double too_short = 1e-6;     // seconds: tens of times what reading the clock costs
 
 struct State {
   const Trial* trial;
   Measurement measured = {};
   int samples_per_visit = 1;
   double spent = 0;
+  bool clock_failed = false;  // a run took no time or less
 };
 
 void calibrate(State& state, const MeasureSettings& settings) {
@@ -44,8 +50,15 @@ void visit(State& state, const MeasureSettings& settings) {
   std::size_t samples = state.samples_per_visit;
   if (settings.iterations) samples = std::min(samples, *settings.iterations - measured.samples.size());
   if (state.trial->prepare) state.trial->prepare();
-  for (std::size_t i = 0; i < samples; ++i) measured.samples.push_back(state.trial->time(measured.runs_per_sample));
-  measured.visit_medians.push_back(median(std::span(measured.samples).last(samples)));
+  const std::size_t before = measured.samples.size();
+  for (std::size_t i = 0; i < samples; ++i) {
+    const double seconds = state.trial->time(measured.runs_per_sample);
+    state.clock_failed = state.clock_failed || !(seconds > 0);
+    if (seconds >= 0) measured.samples.push_back(seconds);
+  }
+  if (measured.samples.size() == before)
+    throw Error("the clock went back: each of a visit's runs took less than no time");
+  measured.visit_medians.push_back(median(std::span(measured.samples).subspan(before)));
   measured.seconds = median(measured.samples);
   if (measured.visit_medians.size() >= least_visits) {
     measured.interval = confidence_interval_of_median(measured.visit_medians);
@@ -63,10 +76,23 @@ std::optional<Stop> verdict(const State& state, const MeasureSettings& settings)
   return std::nullopt;
 }
 
+std::vector<std::string> doubts(const State& state, const Surroundings& before) {
+  const Measurement& measured = state.measured;
+  std::vector<std::string> flags = flags_between(before, look_around());
+  if (state.clock_failed || measured.seconds * measured.runs_per_sample < too_short) flags.emplace_back("clock");
+  const std::size_t count = measured.samples.size();
+  const auto outliers = static_cast<double>(count_outliers(measured.samples));
+  if (outliers > many_outliers * static_cast<double>(count)) flags.emplace_back("outliers");
+  const Quartiles quarters = quartiles(measured.samples);
+  if (quarters.third - quarters.first > wide_spread * quarters.median) flags.emplace_back("spread");
+  return flags;
+}
+
 }  // namespace
 
 std::vector<Measurement> measure(std::span<const Trial> trials, const MeasureSettings& settings,
                                  const std::function<void(std::size_t, const Measurement&)>& after_visit) {
+  const Surroundings before = look_around();
   std::vector<State> states;
   for (const Trial& trial : trials) states.push_back({&trial});
   const auto timed = [&](State& state, const auto& work) {
@@ -86,6 +112,7 @@ std::vector<Measurement> measure(std::span<const Trial> trials, const MeasureSet
       State& state = states[index];
       timed(state, [&] { visit(state, settings); });
       state.measured.stop = verdict(state, settings);
+      if (state.measured.stop) state.measured.flags = doubts(state, before);
       if (after_visit) after_visit(index, state.measured);
     }
     std::erase_if(open, [&](std::size_t index) { return states[index].measured.stop.has_value(); });

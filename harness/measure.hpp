@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "harness/report.hpp"
@@ -38,9 +39,13 @@ struct Measurement {
   std::optional<Stop> stop = {};          // nothing while it goes on
   double seconds = 0;                     // median of the samples
   std::optional<Interval> interval = {};  // of the median, over visits; nothing with fewer than eight
+  std::vector<std::string> flags = {};    // once it is settled
 };
 
-// Measures all trials; `after_visit(trial, measurement)` is called after each visit. Gives one measurement a trial.
+// Measures all trials. What doubts their samples leave is told once a trial is settled: "clock" of a run that took no
+// time or less, or samples too short for the clock; "outliers" and "spread" of the samples; "load" and "throttled" of
+// what went on around them. A run that took less than no time is no sample; Error when a visit has no other.
+// `after_visit(trial, measurement)` is called after each visit. Gives one measurement a trial.
 std::vector<Measurement> measure(std::span<const Trial> trials, const MeasureSettings& settings,
                                  const std::function<void(std::size_t, const Measurement&)>& after_visit = {});
 

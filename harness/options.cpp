@@ -244,6 +244,10 @@ std::vector<Option> common_options() {
            "how GPUs reach each other: the best way there is, only without a stop in host memory, or always with it",
        .allowed = {"auto", "peer", "staged"}},
       {.name = "output", .short_form = "J", .kind = Kind::text, .help = "the JSON file for the results"},
+      {.name = "continue",
+       .kind = Kind::text,
+       .help = "take over what this result file has of the points, measured here by this build, and measure the rest; "
+               "--output is the same file where none is given"},
       {.name = "time-budget",
        .kind = Kind::seconds,
        .default_text = "0.5s",

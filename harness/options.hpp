@@ -86,7 +86,8 @@ Options parse_options(std::span<const Option> table, int argc, const char* const
 // The help text: a line for each option of the table with its default and what is allowed.
 std::string usage(std::string_view program, std::string_view summary, std::span<const Option> table);
 
-// What every bench has: --device --threads --output --time-budget --iterations --warmup --seed --timeout --list --quiet
+// What every bench has: --device --threads --output --continue --time-budget --iterations --warmup --seed --timeout
+// --list --quiet
 // --with-hostname --cache --help.
 std::vector<Option> common_options();
 

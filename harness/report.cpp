@@ -14,7 +14,6 @@
 
 #include "harness/clock.hpp"
 #include "harness/error.hpp"
-#include "harness/file.hpp"
 #include "harness/machine.hpp"
 #include "harness/processes.hpp"
 
@@ -27,12 +26,6 @@ constexpr double pause_after_write = 19;  // of keep_up, in times of what the wr
 
 // Non-finite numbers become null, and bytes that are no UTF-8 (a command line may hold any) a replacement character.
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
-
-json to_json(const RunInfo& run, bool complete) {
-  return {{"started", run.started},   {"command", run.command}, {"version", run.version},
-          {"revision", run.revision}, {"seed", run.seed},       {"features", run.features},
-          {"machine", run.machine},   {"world", run.world},     {"complete", complete}};
-}
 
 }  // namespace
 
@@ -83,6 +76,14 @@ json to_json(const Result& result) {
   return fields;
 }
 
+json to_json(const RunInfo& run, bool complete) {
+  json fields = {{"started", run.started},   {"command", run.command}, {"version", run.version},
+                 {"revision", run.revision}, {"seed", run.seed},       {"features", run.features},
+                 {"machine", run.machine},   {"world", run.world},     {"complete", complete}};
+  if (!run.continues.empty()) fields["continues"] = run.continues;
+  return fields;
+}
+
 json bandwidths(std::size_t bytes, double seconds, std::optional<double> busbw_factor) {
   if (bytes == 0 || !(seconds > 0) || !std::isfinite(seconds)) return {{"algbw", nullptr}, {"busbw", nullptr}};
   const double algbw = static_cast<double>(bytes) / seconds;
@@ -107,7 +108,7 @@ RunInfo describe_run(std::vector<std::string> command, std::int64_t seed, bool w
 }
 
 Report::Report(const std::string& path, RunInfo run) : run_(std::move(run)) {
-  if (!path.empty()) path_ = writable("output", path);
+  if (!path.empty()) file_ = Claim("output", path);
 }
 
 std::size_t Report::add(Result result) {
@@ -131,9 +132,9 @@ std::string Report::contents() const {
 }
 
 void Report::write() {
-  if (path_.empty()) return;
+  if (file_.path().empty()) return;
   const double begin = steady_seconds();
-  replace_file(path_, contents());
+  replace_file(file_.path(), contents());
   const double end = steady_seconds();
   due_ = end + pause_after_write * (end - begin);
 }

@@ -6,11 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "harness/file.hpp"
 
 namespace harness {
 
@@ -43,7 +44,7 @@ struct Result {
   bool oversubscribed = false;    // more threads than cores
   std::optional<Stop> stop = {};  // nothing when nothing was timed
   std::int64_t visits = 0, runs_per_sample = 1;
-  std::vector<std::string> flags = {};    // outliers, load, throttled, clock
+  std::vector<std::string> flags = {};    // as measure() tells them
   std::vector<std::string> command = {};  // repeats this point alone
   std::vector<double> samples = {};       // seconds of one run each
   nlohmann::json point = nlohmann::json::object();
@@ -59,7 +60,8 @@ nlohmann::json bandwidths(std::size_t bytes, double seconds, std::optional<doubl
 
 // What is true of the whole run. describe_run fills in the time, version, revision and machine.
 struct RunInfo {
-  std::string started = {};  // ISO 8601, UTC
+  std::string started = {};    // ISO 8601, UTC
+  std::string continues = {};  // when the run began whose rows this one took over, or nothing
   std::vector<std::string> command = {};
   std::string version = {};
   std::string revision = {};  // as configured; "-dirty" with changes, "unknown" outside git
@@ -69,12 +71,15 @@ struct RunInfo {
   nlohmann::json world = {{"size", 1}, {"hosts", nlohmann::json::array()}, {"rank_map", nlohmann::json::array()}};
 };
 
+nlohmann::json to_json(const RunInfo& run, bool complete);
+
 RunInfo describe_run(std::vector<std::string> command, std::int64_t seed, bool with_hostname);
 
 class Report {
  public:
   // An empty path keeps the results and writes nothing. Throws UsageError when the path cannot become a file: its
-  // folder is missing or read only, or it is there and is a folder, a device or read only. Nothing is left behind.
+  // folder is missing or read only, it is there and is a folder, a device or read only, or another run is writing it.
+  // Nothing is left behind.
   Report(const std::string& path, RunInfo run);
 
   RunInfo& run() { return run_; }
@@ -90,7 +95,7 @@ class Report {
  private:
   std::string contents() const;
 
-  std::filesystem::path path_;
+  Claim file_;
   RunInfo run_;
   std::vector<Result> results_;
   std::vector<std::string> lines_;  // each result as it is written, made once: the file is rewritten after each visit

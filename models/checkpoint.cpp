@@ -5,12 +5,12 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "harness/error.hpp"
 #include "harness/file.hpp"
+#include "harness/json.hpp"
 
 namespace models {
 
@@ -21,6 +21,7 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "the format is little-endian, and is copied as it lies");
 
 constexpr std::size_t length_bytes = 8;
+constexpr std::uintmax_t largest_file = std::uintmax_t{1} << 40U;
 constexpr std::size_t longest_header = 100'000'000;  // as the format's authors allow
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& why) {
@@ -46,7 +47,7 @@ Place parse_entry(const std::filesystem::path& path, const std::string& name, co
       refuse(path, "tensor " + name + " has a shape of " + entry.at("shape").dump() + ", more than the file holds");
     }
     elements *= size.get<std::size_t>();
-    tensor.shape.push_back(size.get<int>());
+    tensor.shape.push_back(static_cast<int>(harness::whole_number(size, 0, std::numeric_limits<int>::max())));
   }
   const json& offsets = entry.at("data_offsets");
   if (offsets.size() != 2 || !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
@@ -160,10 +161,16 @@ void save(const Checkpoint& checkpoint, const std::filesystem::path& path) {
 }
 
 Checkpoint load_checkpoint(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream whole;
-  if (!stream || !(whole << stream.rdbuf())) refuse(path, "cannot be read as a file");
-  const std::string contents = std::move(whole).str();
+  std::string contents;
+  try {
+    contents = harness::read_file(path, largest_file);
+  } catch (const harness::UsageError& error) {
+    refuse(path, error.what());
+  }
+  return parse_checkpoint(path, contents);
+}
+
+Checkpoint parse_checkpoint(const std::filesystem::path& path, std::string_view contents) {
   std::uint64_t length = 0;
   if (contents.size() < length_bytes) refuse(path, "is too short for a safetensors file");
   std::memcpy(&length, contents.data(), length_bytes);
@@ -171,11 +178,14 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
     refuse(path, "says that its header has " + std::to_string(length) + " bytes, of a file of " +
                      std::to_string(contents.size()));
   }
-  const auto data = std::string_view(contents).substr(length_bytes + length);
+  json header;
   try {
-    return parse(
-        path, json::parse(contents.begin() + length_bytes, contents.end() - static_cast<std::ptrdiff_t>(data.size())),
-        data);
+    header = harness::parse_json(contents.substr(length_bytes, length));
+  } catch (const harness::UsageError& error) {
+    refuse(path, std::string("its header is not that of a safetensors file: ") + error.what());
+  }
+  try {
+    return parse(path, header, contents.substr(length_bytes + length));
   } catch (const json::exception& error) {
     refuse(path, std::string("its header is not that of a safetensors file: ") + error.what());
   }

@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/model.hpp"
@@ -41,5 +42,7 @@ void save(const Checkpoint& checkpoint, const std::filesystem::path& path);
 // Throws harness::UsageError, its text beginning with the path, for a file that is missing, cut off or damaged, or
 // holds something else than F32.
 Checkpoint load_checkpoint(const std::filesystem::path& path);
+// From what the file holds; the path is for the complaint.
+Checkpoint parse_checkpoint(const std::filesystem::path& path, std::string_view contents);
 
 }  // namespace models

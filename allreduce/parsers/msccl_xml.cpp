@@ -4,14 +4,15 @@
 // and what they do is recorded by a Builder. Input and output are one vector, in place; a chunk in MSCCL's scratch is
 // told by whose it is, and becomes a copy or a reduce where it is used. rrs, which sends a sum without keeping it,
 // keeps it.
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
-#include <pugixml.hpp>
 #include <tuple>
 #include <vector>
 
 #include "allreduce/builder.hpp"
+#include "allreduce/parsers/xml.hpp"
 #include "allreduce/schedule_file.hpp"
 #include "harness/error.hpp"
 
@@ -105,7 +106,9 @@ class XmlProgram {
         throw UsageError("a step depends on tb " + std::to_string(step.block) + ", of none");
       if (static_cast<int>(other->second.next) <= step.step) return false;
     }
-    if (step.count < 1) throw UsageError("a step has a cnt below 1");
+    if (step.count < 1 || step.count > chunks_) throw UsageError("a step has a cnt below 1, or beyond nchunksperloop");
+    moved_ += step.count;
+    if (moved_ > most_moved) throw UsageError("its steps move more than " + std::to_string(most_moved) + " chunks");
     const std::string& type = step.type;
     const bool receives = type == "r" || type.starts_with("rc") || type.starts_with("rr");
     const bool sends = type == "s" || type == "rcs" || type == "rrs" || type == "rrcs";
@@ -148,6 +151,7 @@ class XmlProgram {
   }
 
   Values read(Rank rank, const std::string& buffer, int first, int count) {
+    check_place(first);
     Values values;
     for (int at = first; at < first + count; ++at) {
       if (is_data(buffer)) {
@@ -180,6 +184,7 @@ class XmlProgram {
   }
 
   void store(Rank rank, const std::string& buffer, int first, const Values& values) {
+    check_place(first);
     for (std::size_t at = 0; at < values.size(); ++at) {
       const int to = first + static_cast<int>(at);
       if (!is_data(buffer)) {
@@ -195,6 +200,7 @@ class XmlProgram {
   }
 
   void add(Rank rank, const std::string& buffer, int first, const Values& values) {
+    check_place(first);
     for (std::size_t at = 0; at < values.size(); ++at) {
       const int to = first + static_cast<int>(at);
       if (!is_data(buffer)) throw UsageError("a sum is made in scratch: such programs are not read");
@@ -206,7 +212,16 @@ class XmlProgram {
     }
   }
 
+  // Also of scratch, whose size is told nowhere.
+  static void check_place(int first) {
+    if (first < 0 || first > most_places) throw UsageError("there is no offset " + std::to_string(first));
+  }
+
+  static constexpr int most_places = 1 << 20;
+  static constexpr std::int64_t most_moved = 1 << 24;
+
   const int ranks_, chunks_;
+  std::int64_t moved_ = 0;
   Builder* build_ = nullptr;
   std::vector<std::map<int, Block>> blocks_;  // of each rank
   std::vector<std::vector<int>> versions_;    // of each rank's chunks
@@ -218,10 +233,7 @@ class XmlProgram {
 
 Schedule read_msccl_xml(const std::string& text) {
   pugi::xml_document document;
-  const auto parsed = document.load_buffer(text.data(), text.size());
-  if (!parsed) {
-    throw UsageError("the XML is broken at byte " + std::to_string(parsed.offset) + ": " + parsed.description());
-  }
+  load_xml(document, text);
   const auto algo = document.document_element();
   if (std::string(algo.name()) != "algo") {
     throw UsageError("<" + std::string(algo.name()).substr(0, 40) + "> is no MSCCL program, whose root is <algo>");

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <pugixml.hpp>
 #include <set>
 
 #include "allreduce/parsers/machine.hpp"
+#include "allreduce/parsers/xml.hpp"
 #include "harness/error.hpp"
 
 namespace allreduce {
@@ -186,10 +186,7 @@ class Reader {
 
 json read_nccl_xml(const std::string& text) {
   pugi::xml_document document;
-  const auto parsed = document.load_buffer(text.data(), text.size());
-  if (!parsed) {
-    throw UsageError("the XML is broken at byte " + std::to_string(parsed.offset) + ": " + parsed.description());
-  }
+  load_xml(document, text);
   const auto root = document.document_element();
   const std::string name = root.name();
   if (name == "graphs") {

@@ -3,11 +3,11 @@
 // none. The matrix says how far two devices are apart, not what lies between: a switch is inferred where devices (or a
 // device and a network card) are joined by bridges alone, a socket where no inter-socket link is crossed.
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -25,6 +25,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+constexpr std::size_t most_columns = 512;
+
 struct Row {
   std::string name;
   Words cells;    // one a column
@@ -41,6 +43,22 @@ Words words_of(const std::string& line) {
   Words words;
   for (std::string word; stream >> word;) words.push_back(word);
   return words;
+}
+
+// Without the sequences ESC [ numbers letter.
+std::string without_colours(const std::string& text) {
+  std::string plain;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text.compare(at, 2, "\x1b[") == 0) {
+      const std::size_t end = text.find_first_not_of("0123456789;", at + 2);
+      if (end != std::string::npos && std::isalpha(static_cast<unsigned char>(text[end]))) {
+        at = end;
+        continue;
+      }
+    }
+    plain += text[at];
+  }
+  return plain;
 }
 
 bool is_gpu(const std::string& name) {
@@ -64,6 +82,9 @@ Matrix read_matrix(const std::vector<Words>& lines, std::size_t header) {
   for (const std::string& word : lines[header]) {
     if (word == "CPU" || word == "NUMA" || word == "GPU") break;
     matrix.columns.push_back(word);
+  }
+  if (matrix.columns.size() > most_columns) {
+    throw UsageError("the matrix has more than " + std::to_string(most_columns) + " columns");
   }
   const std::set<std::string> names(matrix.columns.begin(), matrix.columns.end());
   if (names.size() != matrix.columns.size()) throw UsageError("the header of the matrix names a column twice");
@@ -294,8 +315,7 @@ class MatrixReader {
 }  // namespace
 
 json read_nvidia_smi(const std::string& text) {
-  static const std::regex colour("\x1b\\[[0-9;]*[A-Za-z]");
-  std::istringstream stream(std::regex_replace(text, colour, ""));
+  std::istringstream stream(without_colours(text));
   std::vector<Words> lines;
   for (std::string line; std::getline(stream, line);) lines.push_back(words_of(line));
   std::optional<Matrix> distances;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include "bench/training/reductions.hpp"
 #include "bench/training/sweep.hpp"
 #include "bench/training/table.hpp"
+#include "harness/file.hpp"
 #include "harness/sweep.hpp"
 #include "harness/table.hpp"
 #include "harness/text.hpp"
@@ -34,49 +34,16 @@ constexpr std::size_t element_bytes = sizeof(float);
 
 using allreduce::Collective;
 
-// What bench_model measured of a model at a batch.
-struct Profile {
-  int batch = 0;
-  double optimizer_seconds = 0;
-  std::vector<LayerTimes> layers = {};
-};
-
-double number_or_0(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || !found->is_number() ? 0 : found->get<double>();
-}
-
 std::vector<Profile> read_profiles(const std::string& path, const std::string& model) {
-  std::ifstream file(path);
-  const json report = json::parse(file, nullptr, false);
-  if (!file.good() && report.is_discarded()) throw harness::bad_value("profile", path, "that file cannot be read");
-  if (!report.is_object() || !report.contains("results")) {
-    throw harness::bad_value("profile", path, "no result file of bench_model");
-  }
-  std::vector<Profile> profiles;
   try {
-    for (const json& row : report["results"]) {
-      if (row.at("bench") != "model" || row.at("status") != "ok" || row.at("point").at("model") != model ||
-          !row.contains("layers")) {
-        continue;
-      }
-      Profile profile{row.at("point").at("batch"), number_or_0(row.at("metrics"), "optimizer_seconds"), {}};
-      for (const json& layer : row["layers"]) {
-        profile.layers.push_back({layer.at("name"), number_or_0(layer, "forward_seconds"),
-                                  number_or_0(layer, "backward_seconds"),
-                                  static_cast<std::size_t>(number_or_0(layer, "parameters"))});
-      }
-      profiles.push_back(std::move(profile));
-    }
-  } catch (const json::exception& error) {
+    const auto profiles = parse_profiles(harness::read_file(path), model);
+    if (!profiles.empty()) return profiles;
+  } catch (const harness::UsageError& error) {
     throw harness::bad_value("profile", path, error.what());
   }
-  if (profiles.empty()) {
-    throw harness::bad_value(
-        "profile", path,
-        "it has no layers of " + model + ", which bench_model --model=" + model + " --output=FILE measures");
-  }
-  return profiles;
+  throw harness::bad_value(
+      "profile", path,
+      "it has no layers of " + model + ", which bench_model --model=" + model + " --output=FILE measures");
 }
 
 // The profile at the nearest batch, its layers' times scaled to the batch that is wanted.

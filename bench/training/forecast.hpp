@@ -10,17 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "bench/training/profile.hpp"
 #include "harness/options.hpp"
 
 namespace bench {
 
 std::vector<harness::Option> forecast_options();
-
-struct LayerTimes {
-  std::string name = {};
-  double forward_seconds = 0, backward_seconds = 0;
-  std::size_t parameters = 0;
-};
 
 // Gradients that are reduced together: complete once backward has done its last layer.
 struct GradientBucket {

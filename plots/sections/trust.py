@@ -11,9 +11,10 @@ from plots.page import SHORT, command, escape, folded
 FEW = 12  # rows that are shown without being asked for
 FLAGS = {
     "outliers": "with samples far from the others",
+    "spread": "with samples widely spread",
     "load": "taken while others used the machine",
     "throttled": "taken while the clocks were lowered",
-    "clock": "too short for the clock",
+    "clock": "too short for the clock, or while it went back",
 }
 
 

@@ -40,9 +40,9 @@ TEST(ScheduleFile, EveryAlgorithmComesBackProvedAndWithItsSteps) {
 TEST(ScheduleFile, WhatIsNoneIsRefused) {
   refused("", "empty");
   refused("[]", "no form");
-  refused("{", "no form");
+  refused("{", "no valid JSON");
   refused(R"({"ranks": 2, "chunks": 1})", "program");
-  refused(R"({"ranks": 0, "chunks": 1, "program": []})", "range");
+  refused(R"({"ranks": 0, "chunks": 1, "program": []})", "ranks: 0 is no whole number from 1");
   refused(R"({"ranks": 2, "chunks": 1, "program": [], "speed": 1})", "speed");
   refused(R"({"ranks": 2, "chunks": 1, "program": [["copy", 0, 2, 0, 1]]})", "step 0");
   refused(R"({"ranks": 2, "chunks": 1, "program": [["copy", 0, 1, 1, 1]]})", "step 0");

@@ -164,7 +164,7 @@ TEST(Topologies, ABrokenFileIsRefusedWithItsFault) {
   refused(R"({"gpus": 2, "links": [["gpu0", "gpu1", "pcie4", 0]]})", "positive");
   refused(R"({"gpus": 2, "links": [["gpu0", "box1", "pcie4"]]})", "box1");
   refused(R"({"gpus": 2, "links": [], "colour": 1})", "colour");
-  refused(R"({"gpus": 0, "links": []})", "range");
+  refused(R"({"gpus": 0, "links": []})", "gpus: 0 is no whole number from 1 to 4096");
   refused(R"({"gpus": 2, "links": [], "classes": {"a": {"kind": "pcie"}}, "memory": "a"})", "rate");
 }
 

@@ -3,7 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <set>
+#include <string>
+#include <vector>
+
+#include "harness/error.hpp"
 
 namespace harness {
 namespace {
@@ -59,6 +65,47 @@ TEST(Measure, RoundsVisitEveryTrialInAnOrderThatTheSeedRepeats) {
   EXPECT_EQ(visits, order(1));
   EXPECT_NE(visits, order(2));
   EXPECT_EQ(std::set<int>(visits.begin(), visits.begin() + 4).size(), 4U);
+}
+
+bool flagged(const Measurement& measured, const std::string& flag) {
+  return std::find(measured.flags.begin(), measured.flags.end(), flag) != measured.flags.end();
+}
+
+TEST(Measure, AClockThatGoesBackIsFlaggedAndTheRunIsNoSample) {
+  int calls = 0;
+  const Trial back{[&](int) { return ++calls == 5 ? -1e-3 : 1e-3; }};
+  const auto measured = measure({&back, 1}, {.iterations = 20, .warmup = 3})[0];
+  EXPECT_TRUE(flagged(measured, "clock"));
+  EXPECT_EQ(measured.samples, std::vector<double>(20, 1e-3));
+  const Trial always{[](int) { return -1e-3; }};
+  EXPECT_THROW(measure({&always, 1}, {.iterations = 20}), Error);
+  const Trial never{[](int) { return std::nan(""); }};
+  EXPECT_THROW(measure({&never, 1}, {.iterations = 20}), Error);
+}
+
+TEST(Measure, ASampleTooShortForTheClockIsFlagged) {
+  const auto of_length = [](double seconds) {
+    const Trial trial{[=](int) { return seconds; }};
+    return measure({&trial, 1}, {.iterations = 20, .warmup = 0})[0];  // no warm-up: one run a sample
+  };
+  EXPECT_TRUE(flagged(of_length(100e-9), "clock"));
+  EXPECT_TRUE(flagged(of_length(0), "clock"));
+  EXPECT_FALSE(flagged(of_length(10e-6), "clock"));
+}
+
+TEST(Measure, AWideSpreadAndManyOutliersAreFlaggedApart) {
+  const auto of_pattern = [](std::vector<double> pattern) {
+    const Trial trial{[=, at = std::size_t{0}](int) mutable { return pattern[at++ % pattern.size()]; }};
+    return measure({&trial, 1}, {.iterations = 100})[0];
+  };
+  const auto wide = of_pattern({1e-3, 2e-3, 3e-3, 4e-3});
+  EXPECT_TRUE(flagged(wide, "spread"));
+  EXPECT_FALSE(flagged(wide, "outliers"));
+  const auto far = of_pattern({1e-3, 1e-3, 1e-3, 1e-3, 9e-3});
+  EXPECT_TRUE(flagged(far, "outliers"));
+  EXPECT_FALSE(flagged(far, "spread"));
+  const auto calm = of_pattern({1e-3});
+  EXPECT_FALSE(flagged(calm, "outliers") || flagged(calm, "spread") || flagged(calm, "clock"));
 }
 
 }  // namespace

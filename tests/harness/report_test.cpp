@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "harness/error.hpp"
@@ -31,8 +33,10 @@ class ReportTest : public testing::Test {
     return json::parse(file);
   }
 
+  // But for the lock of a report that is still being written.
   std::ptrdiff_t files_in_folder() const {
-    return std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator());
+    return std::count_if(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator(),
+                         [&](const auto& entry) { return entry.path() != lock_; });
   }
 
   static void expect_refusal(const std::string& path, const std::string& reason) {
@@ -48,6 +52,7 @@ class ReportTest : public testing::Test {
   }
 
   std::filesystem::path folder_ = std::filesystem::temp_directory_path() / ("report_test_" + std::to_string(getpid()));
+  std::filesystem::path lock_ = folder_ / ".result.json.lock";
   std::filesystem::path path_ = folder_ / "result.json";
 };
 
@@ -261,6 +266,47 @@ TEST_F(ReportTest, AReadOnlyFolderOrFileIsRefusedAtOnce) {
     ASSERT_EQ(seteuid(0), 0);
   }
   chmod(folder_.c_str(), 0755);
+}
+
+TEST_F(ReportTest, TwoReportsOfOneFileAreRefusedUntilTheFirstHasEnded) {
+  {
+    const Report report(path_, {});
+    expect_refusal(path_, "another run is writing it");
+    const auto link = folder_ / "latest.json";
+    std::filesystem::create_symlink(path_, link);
+    expect_refusal(link, "another run is writing it");
+    const Report other(folder_ / "other.json", {});
+  }
+  EXPECT_FALSE(std::filesystem::exists(lock_));
+  Report(path_, {}).finish();
+  EXPECT_EQ(read()["schema"], 1);
+}
+
+TEST_F(ReportTest, TheLockOfARunThatWasKilledHoldsNobodyUp) {
+  std::ofstream{lock_};
+  Report(path_, {}).finish();
+  EXPECT_EQ(read()["schema"], 1);
+  EXPECT_FALSE(std::filesystem::exists(lock_));
+}
+
+TEST_F(ReportTest, OfManyReportsOfOneFileOneAtATimeIsWritten) {
+  std::atomic<int> writing = 0;
+  std::atomic<int> written = 0;
+  const auto write = [&] {
+    while (written < 50) {
+      try {
+        const Report report(path_, {});
+        EXPECT_EQ(++writing, 1);
+        std::this_thread::yield();
+        --writing;
+        ++written;
+      } catch (const UsageError&) {  // another one has it
+      }
+    }
+  };
+  std::thread other(write);
+  write();
+  other.join();
 }
 
 TEST_F(ReportTest, ALinkInACircleIsRefused) {
