@@ -129,7 +129,8 @@ class Bench {
         schedules_(options),
         contenders_(options, schedules_, world),
         tuning_(bench::make_tuning(options, schedules_)),
-        expectations_(options, schedules_, measured_devices(options, world)),
+        devices_(measured_devices(options, world)),
+        expectations_(options, schedules_, devices_),
         columns_(columns(schedules_.chooses(), expectations_.known()), harness::screen_of(STDOUT_FILENO)) {
     settings_.agree = [this](double seconds) { return world_.max(seconds); };
     if (world.size() > 1 && options.given("topology")) {
@@ -156,7 +157,7 @@ class Bench {
       }
     }
     if (engines.empty()) return;
-    blocks_ = harness::points({{"device", bench::values(measured_devices(options, world))},
+    blocks_ = harness::points({{"device", bench::values(devices_)},
                                {"dtype", bench::values(options.names("dtype"))},
                                {"op", schedules_.ops()},
                                {"placement", bench::values(options.names("placement"))},
@@ -462,6 +463,7 @@ class Bench {
   bench::Schedules schedules_;
   bench::Contenders contenders_;
   std::optional<bench::Tuning> tuning_;
+  const std::vector<std::string> devices_;  // points of --device: finding out opens them
   bench::Expectations expectations_;
   harness::Table columns_;
   std::vector<json> blocks_, trials_;
