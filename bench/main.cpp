@@ -41,7 +41,10 @@ harness::JobEnd guarded(const std::function<int()>& work) {
   }
 }
 
+// Where all processes were started wrongly alike, one says so, and only its status counts: a launcher stops the others,
+// unheard, as soon as one of them ends badly.
 int told(const std::string& program, const harness::JobEnd& end, bool speaks = true) {
+  if (!speaks && end.status == 2) return 0;
   if (!end.reason.empty() && speaks) std::cerr << program << ": " << end.reason << '\n';
   return end.status;
 }

@@ -4,9 +4,12 @@
 // It keeps watch over the parts; its own options are Google Benchmark's (--help names them).
 #include <benchmark/benchmark.h>
 
+#include <charconv>
 #include <iostream>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "allreduce/algorithms.hpp"
 #include "allreduce/engine.hpp"
@@ -108,9 +111,23 @@ void register_all() {
       ->UseManualTime();
 }
 
+// Newer versions of the library abort where the value of this option is no time: "0.5", "0.5s" or "100x".
+bool is_min_time(std::string_view value) {
+  if (value.ends_with('s') || value.ends_with('x')) value.remove_suffix(1);
+  double number = 0;
+  const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  return error == std::errc() && stop == value.data() + value.size() && number >= 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  constexpr std::string_view min_time = "--benchmark_min_time=";
+  for (const std::string_view argument : std::span(argv + 1, argv + argc)) {
+    if (!argument.starts_with(min_time) || is_min_time(argument.substr(min_time.size()))) continue;
+    std::cerr << "bench_micro: " << argument << ": allowed: a time such as 0.5s, or 100x for so many runs\n";
+    return 2;
+  }
   register_all();
   benchmark::Initialize(&argc, argv);
   // An option that it does not know is left over, and would be ignored in silence.

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -14,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BIN = pathlib.Path(os.environ["RINGMARK_BIN"])
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+               "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # what Open MPI 5 calls it
                "OMPI_MCA_btl_base_warn_component_unused": "0"}  # fmt: skip
 
 
@@ -35,6 +37,12 @@ MPIRUN = shutil.which("mpirun.mpich" if IS_MPICH else "mpirun.openmpi") or shuti
 
 def mpirun(ranks, program, *options):
     return [MPIRUN, "-n", str(ranks), BIN / program, *options]
+
+
+def mpirun_two(first, second):
+    """Two ranks, each with a command of its own. By a shell: what mpirun has for it (":") crashes Open MPI 5.0.7."""
+    choose = 'if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then exec %s; else exec %s; fi'
+    return [MPIRUN, "-n", "2", "sh", "-c", choose % tuple(shlex.join(map(str, one)) for one in (second, first))]
 
 
 class MpiCase(unittest.TestCase):

@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from mpi_case import BIN, ENVIRONMENT, IS_MPICH, MpiCase, mpirun, run
+from mpi_case import BIN, ENVIRONMENT, IS_MPICH, MpiCase, mpirun, mpirun_two, run
 
 
 class Processes(MpiCase):
@@ -125,8 +125,8 @@ class WrongStarts(MpiCase):
         self.refused(mpirun(3, "bench_allreduce", "--engine=mpi", "--bytes=4Q"), "bench_allreduce", "--bytes=4Q")
 
     def test_another_size_in_one_rank_is_named(self):
-        command = mpirun(1, "bench_allreduce", "--engine=mpi", "--bytes=1K")
-        command += [":", "-n", "1", BIN / "bench_allreduce", "--engine=mpi", "--bytes=4K"]
+        first, second = ([BIN / "bench_allreduce", "--engine=mpi", f"--bytes={size}"] for size in ("1K", "4K"))
+        command = mpirun_two(first, second)
         self.refused(command, "bench_allreduce", "the command line of rank 1 on host0", "--bytes=4K", "--bytes=1K")
 
     def test_another_build_in_one_rank_is_named(self):
@@ -134,8 +134,7 @@ class WrongStarts(MpiCase):
         shutil.copy(BIN / "bench_allreduce", other)
         with open(other, "ab") as file:
             file.write(b"x")
-        command = mpirun(1, "bench_allreduce", "--engine=mpi", "--bytes=1K")
-        command += [":", "-n", "1", other, "--engine=mpi", "--bytes=1K"]
+        command = mpirun_two(*([program, "--engine=mpi", "--bytes=1K"] for program in (BIN / "bench_allreduce", other)))
         self.refused(command, "bench_allreduce", "the program of rank 1 on host0")
 
 
