@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 
+#include "harness/device/device.hpp"
 #include "harness/text.hpp"
 
 namespace bench {
@@ -36,6 +37,8 @@ harness::JobEnd guarded(const std::function<int()>& work) {
     return {.reason = "", .status = work()};
   } catch (const harness::UsageError& error) {
     return {.reason = error.what(), .status = 2};
+  } catch (const harness::TimedOut& error) {
+    return {.reason = error.what(), .timed_out = true, .status = 1};
   } catch (const std::exception& error) {
     return {.reason = error.what(), .status = 1};
   }

@@ -54,6 +54,8 @@ std::optional<Failure> attempt(const std::function<void()>& body) {
     return Failure{harness::Status::skipped, error.what()};
   } catch (const std::bad_alloc&) {
     return Failure{harness::Status::skipped, "the host has no memory for this point"};
+  } catch (const harness::TimedOut& error) {
+    return Failure{harness::Status::timed_out, error.what()};
   } catch (const harness::Error& error) {
     return Failure{harness::Status::failed, error.what()};
   }
@@ -143,7 +145,8 @@ void Session::point(const std::string& name, const std::function<void()>& body) 
   first_row_ = results().size();
   try {
     if (const auto failure = attempt(body)) {
-      if (world_.size() > 1) world_.end({failure->reason});  // the others know nothing of it
+      const bool timed_out = failure->status == harness::Status::timed_out;
+      if (world_.size() > 1) world_.end({failure->reason, timed_out});  // the others know nothing of it
       give_up(*failure);
     }
   } catch (const harness::DeviceLost& error) {

@@ -192,7 +192,7 @@ class Failures(MpiCase):
                 self.assertLess(seconds, 20)
                 if IS_MPICH and row["status"] == "ok":
                     continue  # its launcher kills the others at once, and may be faster than rank 0's last words
-                self.assertEqual(row["status"], "failed")
+                self.assertEqual(row["status"], "failed", row["reason"] + said)
                 self.assertIn("rank 1 on host0 ended", row["reason"])
                 self.assertIn(f"allreduce, sum by {engine}", row["reason"])
                 self.assertIn("65536 bytes of f32", row["reason"])
@@ -205,7 +205,7 @@ class Failures(MpiCase):
                 row, said, seconds = self.lose(engine, signal.SIGSTOP, "--timeout=3s")
                 self.assertGreater(seconds, 2)
                 self.assertLess(seconds, 30)
-                self.assertEqual(row["status"], "timed_out")
+                self.assertEqual(row["status"], "timed_out", row["reason"] + said)
                 self.assertIn("rank 1 on host0 is silent", row["reason"])
                 self.assertIn(f"allreduce, sum by {engine}", row["reason"])
                 self.assertIn("65536 bytes of f32", row["reason"])
