@@ -113,12 +113,19 @@ class Sessions(BenchCase):
     def test_signals_at_random_moments_leave_a_valid_file_or_none(self):
         self.binary = "bench_allreduce"
         chance = random.Random(9)
+        command = self.command("--device=cpu:2", "--bytes=4:64K:+4", "--iterations=1", f"--output={self.output}")
+        began = time.monotonic()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as first:
+            while not self.output.exists() and first.poll() is None:
+                time.sleep(0.01)
+            until_written = time.monotonic() - began
+            first.kill()
+        self.output.unlink()
         rows = 0
         for _ in range(20):
             deadly = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-            running = subprocess.Popen(self.command("--device=cpu:2", "--bytes=4:64K:+4", "--iterations=1",
-                                                    f"--output={self.output}"), stdout=subprocess.DEVNULL)
-            time.sleep(chance.uniform(0, 0.3))
+            running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            time.sleep(chance.uniform(0, 3 * until_written))
             running.send_signal(deadly)
             self.assertEqual(running.wait(timeout=60), -deadly)
             if self.output.exists():
