@@ -167,7 +167,7 @@ class Bench {
       std::map<std::string, int> ranks;  // of a device; finding out opens it
       for (const json& block : blocks_) {
         const auto [known, fresh] = ranks.try_emplace(block["device"].get<std::string>());
-        if (fresh) known->second = world.size() > 1 ? world.size() : bench::ranks_of(options, known->first);
+        if (fresh) known->second = ranks_of(known->first);
         schedules_.require_fitting(shape_of(block, known->second));
         if (!simulated_) expectations_.require_ranks(known->first, known->second);
       }
@@ -188,9 +188,7 @@ class Bench {
 
   int run() {
     if (options_.has("export")) {
-      const int ranks = blocks_.empty()     ? simulated_->ranks()
-                        : world_.size() > 1 ? world_.size()
-                                            : bench::ranks_of(options_, blocks_[0]["device"]);
+      const int ranks = blocks_.empty() ? simulated_->ranks() : ranks_of(blocks_[0]["device"]);
       const json& first = blocks_.empty() ? simulated_->points()[0] : blocks_[0];
       schedules_.write(options_.text("export"), shape_of(first, ranks));
       return 0;
@@ -224,6 +222,11 @@ class Bench {
   }
 
  private:
+  // Of a point of --device, which one process opens to find out.
+  int ranks_of(const std::string& device) const {
+    return world_.size() > 1 ? world_.size() : bench::ranks_of(options_, device);
+  }
+
   bool is_allreduce() const { return schedules_.collective() == allreduce::Collective::allreduce; }
 
   // Throws UsageError where the choice of --algorithm=auto is not known of some trial.

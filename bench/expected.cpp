@@ -44,13 +44,14 @@ allreduce::Workload workload_of(const json& point) {
 Expectations::Expectations(const harness::Options& options, const Schedules& schedules,
                            const std::vector<std::string>& devices)
     : schedules_(schedules), named_(!options.names("topology").empty()) {
+  if (devices.empty()) return;  // nothing is measured
   if (named_) {
     const auto machines = described_machines(options, constants_);
     if (machines.size() == 1) machine_ = machines[0];
     return;
   }
   // nvidia-smi numbers the GPUs without regard to this variable.
-  if (devices.empty() || !std::ranges::all_of(devices, are_gpus) || std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
+  if (!std::ranges::all_of(devices, are_gpus) || std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
     return;
   }
   try {

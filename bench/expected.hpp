@@ -23,7 +23,7 @@ inline constexpr double same_within = 1.25;
 class Expectations {
  public:
   // The one machine of --topology; without that, where `devices` (points of --device) are GPUs, what nvidia-smi tells
-  // of this host; otherwise none. Throws UsageError for what cannot be read.
+  // of this host; otherwise, and where there are no devices, none. Throws UsageError for what cannot be read.
   Expectations(const harness::Options& options, const Schedules& schedules, const std::vector<std::string>& devices);
 
   bool known() const { return machine_.has_value(); }

@@ -123,12 +123,7 @@ class SeveralHosts(MpiCase):
         hosts = self.hosts(2)
         command = hosts.command("bench_allreduce", "--engine=mpi", "--algorithm=ring", "--bytes=64K",
                                 "--iterations=100000000", "--timeout=4s", f"--output={self.output}")  # fmt: skip
-        with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              text=True) as job:  # fmt: skip
-            until = time.monotonic() + 60
-            while not self.output.exists() and time.monotonic() < until:
-                time.sleep(0.05)
-            time.sleep(1)
+        with self.started(command) as job:
             hosts.cut_off(2)
             begin = time.monotonic()
             while hosts.processes("bench_allreduce") and time.monotonic() < begin + 60:

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 import jsonschema
@@ -66,6 +67,15 @@ class MpiCase(unittest.TestCase):
         report = self.valid_report()
         self.assertTrue(report["run"]["complete"])
         return report
+
+    def started(self, command):
+        """A job that has been measuring for a second, as its file shows."""
+        job = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        until = time.monotonic() + 60
+        while not self.output.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(1)
+        return job
 
     def own_lines(self, text, program):
         """What the program said, among what the launcher says of its end."""

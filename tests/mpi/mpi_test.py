@@ -5,7 +5,6 @@ import pathlib
 import platform
 import shutil
 import signal
-import subprocess
 import time
 import unittest
 
@@ -169,12 +168,7 @@ class Failures(MpiCase):
         self.output.unlink(missing_ok=True)
         command = mpirun(3, "bench_allreduce", f"--engine={engine}", "--algorithm=ring", "--bytes=64K,1M",
                          "--iterations=100000000", f"--output={self.output}", *options)  # fmt: skip
-        with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              text=True) as job:  # fmt: skip
-            until = time.monotonic() + 60
-            while not self.output.exists() and time.monotonic() < until:
-                time.sleep(0.05)
-            time.sleep(1)
+        with self.started(command) as job:
             os.kill(ranks_of(job.pid)[1], deadly)
             begin = time.monotonic()
             said = job.communicate(timeout=60)[1]
