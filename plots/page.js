@@ -43,7 +43,7 @@ function fitted({data, layout}, width) {
     layout: {...layout, height: Math.max(layout.height, 130 + lines.length * most * 1.5 * small),
       yaxis: {...layout.yaxis, ticktext: lines, tickfont: {size: small}}}};
 }
-function draw(place) {
+async function draw(place) {  // asynchronous: what fails here is said and keeps no other from being drawn
   const {data, layout: given} = fitted(figures[Number(place.dataset.figure)], place.clientWidth);
   const ink = colour('ink'), rule = colour('rule');
   const axis = more => ({gridcolor: rule, linecolor: rule, zerolinecolor: rule, automargin: true, ...more});

@@ -102,7 +102,7 @@ class Browser(unittest.TestCase):
             if found:
                 return found
             time.sleep(0.05)
-        self.fail(f"did not happen in {PATIENCE} s: {script}")
+        self.fail(f"did not happen in {PATIENCE} s: {script}; the browser says: {self.errors()}")
 
     def open(self, name):
         self.driver.get("file://" + self.pages[name])
@@ -112,8 +112,9 @@ class Browser(unittest.TestCase):
         """Through the whole page, until every figure that is not hidden is drawn."""
         for place in self.driver.find_elements(By.CSS_SELECTOR, ".figure"):
             if place.is_displayed():
-                self.run_script("arguments[0].scrollIntoView({block: 'center'})", place)
-                self.wait("return arguments[0].querySelector('.main-svg') !== null", place)
+                # Anew each time: a figure above it that was drawn meanwhile may have pushed it out of the window.
+                seek = "arguments[0].scrollIntoView({block: 'center'});"
+                self.wait(seek + "return arguments[0].querySelector('.main-svg') !== null", place)
 
     def errors(self):
         return [line for line in self.driver.get_log("browser") if line["level"] in ("SEVERE", "WARNING")]
