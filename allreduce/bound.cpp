@@ -33,7 +33,7 @@ class Flow {
     std::vector<bool> source(topology_.nodes.size());
     for (const Rank rank : group) source[topology_.ranks[rank]] = true;
     double total = 0;
-    while (const double more = augment(source)) total += more;
+    for (double more = augment(source); more > 0; more = augment(source)) total += more;
     return total;
   }
 

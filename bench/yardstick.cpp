@@ -27,7 +27,7 @@ void add_all(const std::vector<const std::byte*>& inputs, const std::vector<std:
     for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
       const std::uint32_t* so_far = rank == 1 ? words(inputs[0], at) : sums;
       const std::uint32_t* from = words(inputs[rank], at);
-#pragma GCC ivdep  // where they are the same words, they are so at the same index
+#pragma omp simd  // where they are the same words, they are so at the same index
       for (std::size_t i = 0; i < count; ++i) sums[i] = so_far[i] + from[i];
     }
     for (std::size_t rank = 1; rank < outputs.size(); ++rank) {
