@@ -222,7 +222,7 @@ class Simulation {
 
   Timeline finish() {
     Timeline timeline;
-    const std::int64_t devices = last_ < 0 ? 0 : now_;
+    const std::int64_t devices = last_ < 0 ? 0 : ended_[last_];  // an event that no longer counts may come later
     const std::int64_t host = picoseconds(host_seconds());
     timeline.picoseconds = std::max(devices, host);
     for (std::size_t link = 0; link < link_bytes_.size(); ++link) {

@@ -35,6 +35,7 @@ test_packages=(
   openmpi-bin            # mpirun: a process for each rank
   libopenmpi-dev         # what they are built with
   iproute2               # network namespaces, as hosts
+  libsimgrid-dev         # another simulator, beside ours
 )
 
 # For ./test --browser only. Ubuntu has no such packages.

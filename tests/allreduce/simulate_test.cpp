@@ -99,6 +99,17 @@ TEST(Simulate, CopiesThatShareALinkTakeTurnsFairly) {
   EXPECT_NEAR(far / near, 2, 0.01);
 }
 
+TEST(Simulate, EndsWithItsLastOpAlsoWhenThatSpeedsUp) {
+  // One piece to rank 1 and two to rank 2 share rank 0's link, until the first has arrived.
+  Schedule schedule;
+  schedule.shape.ranks = 3;
+  schedule.chunks = 3;
+  schedule.ops.push_back({Kind::copy, {0, Space::data, 0, 1}, {1, Space::data, 0, 1}, {}});
+  schedule.ops.push_back({Kind::copy, {0, Space::data, 1, 2}, {2, Space::data, 1, 2}, {}});
+  const Topology topology = find_topology("switch:3", constants);
+  EXPECT_NEAR(time_of(topology, schedule, 30'720'000), 3072e-6 + 2e-6, 1e-9);
+}
+
 TEST(Simulate, BothWaysOverPcieAreLessThanTwiceOne) {
   const Topology topology = find_topology("pcie4-4gpu", constants);
   const LinkClass pcie = constants.link_class("pcie4");
