@@ -117,7 +117,8 @@ std::vector<harness::Column> columns(bool chooses, bool expects) {
 // The points of --device, where some engine measures.
 std::vector<std::string> measured_devices(const harness::Options& options, const harness::World& world) {
   if (options.names("engine") == std::vector<std::string>{"simulated"}) return {};
-  return bench::device_points(options, world.joined() ? "cpu:1" : harness::default_point());
+  return bench::in_rank_order(bench::device_points(options, world.joined() ? "cpu:1" : harness::default_point()),
+                              options);
 }
 
 class Bench {
@@ -144,10 +145,8 @@ class Bench {
       }
       simulated_.emplace(options, schedules_);
     } else {
-      for (const char* option : {"software", "rank-order"}) {
-        if (options.given(option)) {
-          throw harness::bad_value(option, options.text(option), "only --engine=simulated takes it");
-        }
+      if (options.given("software")) {
+        throw harness::bad_value("software", options.text("software"), "only --engine=simulated takes it");
       }
       if (options.given("without") && !options.given("topology")) {
         throw harness::bad_value("without", options.text("without"), "it takes away from --topology");

@@ -62,27 +62,43 @@ std::vector<harness::Option> topology_options() {
           {.name = "rank-order",
            .kind = Kind::text,
            .default_text = "given",
-           .help = "which device is which rank: given, best (for a ring), or a list such as 0,2,1,3"}};
+           .help = "which device is which rank: given, best (for a ring), or a list such as 0,2,1,3; of GPUs and of "
+                   "--topology"}};
+}
+
+std::vector<allreduce::Rank> rank_order(const std::string& text, const allreduce::Topology& machine) {
+  if (text == "best") {
+    allreduce::Router router(machine, allreduce::Mover::copy_engine);
+    return allreduce::best_ring(router);
+  }
+  return parse_order(text, machine.size());
+}
+
+allreduce::Topology described_machine(const std::string& name, const std::string& missing,
+                                      const allreduce::Constants& constants) {
+  try {
+    auto machine = allreduce::find_topology(name, constants);
+    if (missing != "none") machine = allreduce::without(machine, missing);
+    allreduce::Router router(machine, allreduce::Mover::copy_engine);
+    for (int rank = 1; rank < machine.size(); ++rank) router.between(0, rank);
+    return machine;
+  } catch (const harness::Error& error) {
+    throw harness::bad_value("topology", name, error.what());
+  }
 }
 
 std::vector<Machine> described_machines(const harness::Options& options, const allreduce::Constants& constants) {
   std::vector<Machine> machines;
+  const std::string order = options.text("rank-order");
   for (const std::string& name : options.names("topology")) {
     for (const std::string& missing : options.names("without")) {
-      Machine machine{name, missing == "none" ? json(nullptr) : json(missing), "given", {}, {}};
-      try {
-        machine.described = allreduce::find_topology(name, constants);
-        if (missing != "none") machine.described = allreduce::without(machine.described, missing);
-        allreduce::Router router(machine.described, allreduce::Mover::copy_engine);
-        for (int rank = 1; rank < machine.described.size(); ++rank) router.between(0, rank);
-      } catch (const harness::Error& error) {
-        throw harness::bad_value("topology", name, error.what());
-      }
-      const std::string order = options.text("rank-order");
+      Machine machine{name,
+                      missing == "none" ? json(nullptr) : json(missing),
+                      "given",
+                      described_machine(name, missing, constants),
+                      {}};
       if (order != "given") {
-        allreduce::Router router(machine.described, allreduce::Mover::copy_engine);
-        const auto ranks =
-            order == "best" ? allreduce::best_ring(router) : parse_order(order, machine.described.size());
+        const auto ranks = rank_order(order, machine.described);
         machine.described = allreduce::reordered(machine.described, ranks);
         machine.rank_order = ranks;
       }

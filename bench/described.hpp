@@ -26,8 +26,16 @@ struct Machine {
 
 std::vector<harness::Option> topology_options();
 
-// Every topology that was asked for, with and without what is taken away. Throws UsageError for what cannot be read,
+// The devices of a machine in an order of --rank-order: "best" for a ring, or a list. Throws UsageError for another
+// text.
+std::vector<allreduce::Rank> rank_order(const std::string& text, const allreduce::Topology& machine);
+
+// A machine of --topology, without what --without names ("none": nothing). Throws UsageError for what cannot be read,
 // and where ranks cannot reach each other.
+allreduce::Topology described_machine(const std::string& name, const std::string& missing,
+                                      const allreduce::Constants& constants);
+
+// Every topology that was asked for, with and without what is taken away.
 std::vector<Machine> described_machines(const harness::Options& options, const allreduce::Constants& constants);
 
 struct Forecast {

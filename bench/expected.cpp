@@ -46,8 +46,9 @@ Expectations::Expectations(const harness::Options& options, const Schedules& sch
     : schedules_(schedules), named_(!options.names("topology").empty()) {
   if (devices.empty()) return;  // nothing is measured
   if (named_) {
-    const auto machines = described_machines(options, constants_);
-    if (machines.size() == 1) machine_ = machines[0];
+    const auto &names = options.names("topology"), &missing = options.names("without");
+    if (names.size() > 1 || missing.size() > 1) return;
+    machine_ = Machine{names[0], nullptr, "given", described_machine(names[0], missing[0], constants_), {}};
     return;
   }
   // nvidia-smi numbers the GPUs without regard to this variable.
@@ -68,22 +69,27 @@ void Expectations::require_ranks(const std::string& device, int ranks) const {
                                " has " + std::to_string(ranks) + "; NAME:N takes the first N of a machine");
 }
 
+std::optional<Machine> Expectations::machine_of(const std::string& device, int ranks) const {
+  Machine machine = *machine_;
+  if (are_gpus(device)) {
+    const auto gpus = gpus_of(device, ranks, machine.described.size());
+    if (!gpus) return std::nullopt;
+    machine.described = allreduce::reordered(machine.described, *gpus);
+  }
+  if (machine.described.size() != ranks) return std::nullopt;
+  return machine;
+}
+
 json Expectations::of(const harness::Result& measured, const harness::Devices& devices,
                       const allreduce::Shape& shape) const {
   const json& point = measured.point;
   if (!machine_ || devices.emulated() || shape.ranks == 1 || point["fused"] == "on") return nullptr;
   const double seconds = measured.metrics.value("seconds", 0.0);
   if (seconds <= 0 || point["bytes"] == 0) return nullptr;
-  Machine machine = *machine_;
-  const std::string device = devices.text();
-  if (are_gpus(device)) {
-    const auto gpus = gpus_of(device, devices.size(), machine.described.size());
-    if (!gpus) return nullptr;
-    if (!named_) machine.described = allreduce::reordered(machine.described, *gpus);
-  }
-  if (machine.described.size() != devices.size()) return nullptr;
+  const auto machine = machine_of(devices.text(), devices.size());
+  if (!machine) return nullptr;
 
-  Forecaster forecaster(machine, constants_, schedules_, shape);
+  Forecaster forecaster(*machine, constants_, schedules_, shape);
   Forecast forecast;
   if (point["engine"] == "nccl") {
     const std::string algo = point["nccl"]["algo"];
@@ -104,7 +110,7 @@ json Expectations::of(const harness::Result& measured, const harness::Devices& d
             {"bytes_per_second", busiest["bytes"].get<double>() / seconds},
             {"expected_bytes_per_second", busiest["bytes"].get<double>() / forecast.seconds}};
   }
-  return {{"topology", machine.described.name},
+  return {{"topology", machine->described.name},
           {"seconds", forecast.seconds},
           {"ratio", ratio},
           {"verdict", ratio > same_within       ? "slow"
@@ -116,7 +122,8 @@ json Expectations::of(const harness::Result& measured, const harness::Devices& d
 
 json Expectations::fastest(const json& point, const allreduce::Shape& shape) const {
   const auto& all = allreduce::algorithms(schedules_.collective());
-  Forecaster forecaster(*machine_, constants_, schedules_, shape);
+  const Machine machine = machine_of(point["device"], shape.ranks).value_or(*machine_);
+  Forecaster forecaster(machine, constants_, schedules_, shape);
   std::string best;
   double least = 0;
   for (const auto& algorithm : all) {
@@ -126,8 +133,28 @@ json Expectations::fastest(const json& point, const allreduce::Shape& shape) con
     least = seconds;
   }
   return {{"algorithm", best},
-          {"why", "the fastest of " + std::to_string(all.size()) + " as simulated on " + machine_->described.name +
-                      ", " + harness::format_seconds(least) + "; nothing was tuned"}};
+          {"why", "the fastest of " + std::to_string(all.size()) + " as simulated on " + machine.described.name + ", " +
+                      harness::format_seconds(least) + "; nothing was tuned"}};
+}
+
+std::vector<std::string> in_rank_order(std::vector<std::string> devices, const harness::Options& options) {
+  const std::string text = options.text("rank-order");
+  if (text == "given") return devices;
+  if (!std::ranges::all_of(devices, are_gpus)) {
+    throw harness::bad_value("rank-order", text, "CPU devices are all alike; it is of GPUs and simulated machines");
+  }
+  const allreduce::Constants constants;
+  const auto& named = options.names("topology");
+  const auto machine = described_machine(named.empty() ? "auto" : named[0], options.names("without")[0], constants);
+  for (std::string& device : devices) {
+    const int size = device == "cuda" ? machine.size() : static_cast<int>(harness::split(device, ',').size());
+    const auto gpus = gpus_of(device, size, machine.size());
+    if (!gpus) throw harness::bad_value("rank-order", text, device + " is no list of GPUs with a rank each");
+    const auto order = rank_order(text, allreduce::reordered(machine, *gpus));
+    device = "cuda:";
+    for (const int rank : order) device.append(rank == order[0] ? "" : ",").append(std::to_string((*gpus)[rank]));
+  }
+  return devices;
 }
 
 std::string verdict_of(const json& expected) {

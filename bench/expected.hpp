@@ -40,11 +40,18 @@ class Expectations {
   nlohmann::json fastest(const nlohmann::json& point, const allreduce::Shape& shape) const;
 
  private:
+  // The machine with the devices of this point as its ranks; nothing where it has no such devices.
+  std::optional<Machine> machine_of(const std::string& device, int ranks) const;
+
   const Schedules& schedules_;
   const allreduce::Constants constants_;
   bool named_;
   std::optional<Machine> machine_ = {};
 };
+
+// These points of --device with their GPUs in the order of --rank-order, on the machine that they are held against.
+// Throws UsageError where that is no order of theirs, as for CPU devices, which are all alike.
+std::vector<std::string> in_rank_order(std::vector<std::string> devices, const harness::Options& options);
 
 // "slow 1.9x", which is measured over expected, or "as expected"; empty for none.
 std::string verdict_of(const nlohmann::json& expected);

@@ -6,6 +6,9 @@
 #include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "allreduce/algorithms.hpp"
 #include "allreduce/simulate.hpp"
@@ -31,6 +34,7 @@ namespace {
 constexpr double images_of_an_epoch = 60000;  // Fashion-MNIST's training set
 constexpr std::size_t first_bucket_bytes = 1 << 20;
 constexpr std::size_t element_bytes = sizeof(float);
+constexpr int largest_batch = 1 << 20;  // that a break-even is looked for among
 
 using allreduce::Collective;
 
@@ -66,6 +70,49 @@ std::vector<int> device_counts(int devices) {
   return counts;
 }
 
+// What collectives take on a machine; each is simulated once.
+class Collectives {
+ public:
+  Collectives(allreduce::Topology machine, allreduce::Launch launch, const allreduce::StreamsCosts& costs)
+      : machine_(std::move(machine)),
+        router_(machine_, allreduce::Mover::copy_engine),
+        launch_(launch),
+        costs_(costs) {}
+
+  int ranks() const { return machine_.size(); }
+  double seconds(Collective collective, const std::string& algorithm, std::size_t bytes) {
+    if (ranks() == 1) return 0;
+    const auto [known, fresh] = seconds_.try_emplace({collective, algorithm, bytes});
+    if (fresh) {
+      known->second = allreduce::simulate(schedule(collective, algorithm), router_,
+                                          {bytes / element_bytes, element_bytes, launch_}, costs_)
+                          .seconds();
+    }
+    return known->second;
+  }
+  // From one device to another.
+  std::size_t bytes_moved(Collective collective, const std::string& algorithm, std::size_t bytes) {
+    if (ranks() == 1) return 0;
+    return bytes_crossing(schedule(collective, algorithm), bytes / element_bytes, element_bytes);
+  }
+
+ private:
+  const allreduce::Schedule& schedule(Collective collective, const std::string& algorithm) {
+    const auto known = schedules_.find({collective, algorithm});
+    if (known != schedules_.end()) return known->second;
+    return schedules_
+        .emplace(std::pair(collective, algorithm), allreduce::find_algorithm(algorithm, collective)->build({ranks()}))
+        .first->second;
+  }
+
+  const allreduce::Topology machine_;
+  allreduce::Router router_;
+  const allreduce::Launch launch_;
+  const allreduce::StreamsCosts costs_;
+  std::map<std::pair<Collective, std::string>, allreduce::Schedule> schedules_ = {};
+  std::map<std::tuple<Collective, std::string, std::size_t>, double> seconds_ = {};
+};
+
 class Forecast {
  public:
   explicit Forecast(const harness::Options& options)
@@ -75,6 +122,7 @@ class Forecast {
                                     {.title = "topology", .left = true, .width = 22},
                                     {.title = "devices", .width = 7}},
                                    {{.title = "efficiency", .width = 10},
+                                    {.title = "pays from", .width = 9},
                                     {.title = "an epoch", .width = 9},
                                     {.title = "price", .width = 8}})) {
     if (options.names("topology").empty()) {
@@ -124,7 +172,9 @@ class Forecast {
       }
     }
     std::cout << "# simulated, not measured: layers as in " << options_.text("profile")
-              << ", scaled from the nearest batch; all-reduce as simulated\n";
+              << ", scaled from the nearest batch; all-reduce as simulated\n"
+              << "# pays from: the batch" << (scaling_ == "weak" ? " of each device" : "")
+              << " from which so many devices get through more images than one\n";
     return session.finish();
   }
 
@@ -138,61 +188,87 @@ class Forecast {
   void run_ranks(const std::string& model, const std::vector<Profile>& profiles, const Machine& machine, int ranks,
                  Session& session) const {
     const std::size_t global = global_batch_of(options_, scaling_, ranks);
-    const double batch = static_cast<double>(global) / ranks;
-    const double alone_batch = static_cast<double>(global_batch_of(options_, scaling_, 1));
-    const Profile profile = at_batch(profiles, batch);
-    const double alone =
-        forecast_step(at_batch(profiles, alone_batch).layers, profile.optimizer_seconds, {}, {}).compute_seconds();
-    const auto topology = allreduce::first_ranks(machine.topology, ranks);
-    allreduce::Router router(topology, allreduce::Mover::copy_engine);
-    const auto costs = topology.measured ? allreduce::StreamsCosts{} : constants_.streams();
-    const auto launch = options_.text("launch") == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager;
-    std::map<std::pair<allreduce::Collective, std::string>, allreduce::Schedule> schedules;
+    const auto alone_batch = static_cast<double>(global_batch_of(options_, scaling_, 1));
+    Collectives collectives(allreduce::first_ranks(machine.topology, ranks),
+                            options_.text("launch") == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager,
+                            machine.topology.measured ? allreduce::StreamsCosts{} : constants_.streams());
     for (const json& way : ways(ranks)) {
-      const StrategyRow& strategy = strategy_of(way);
-      const bool buckets = strategy.buckets;
-      const StepPlan plan{.bucket_bytes = buckets               ? options_.byte_count("bucket")
-                                          : strategy.collective ? 0
-                                                                : std::numeric_limits<std::size_t>::max(),
-                          .first_bucket_bytes = buckets ? first_bucket_bytes : std::numeric_limits<std::size_t>::max(),
-                          .overlap = way["overlap"] == "on",
-                          .updating = strategy.shares ? ranks : 1};
       std::size_t moved = 0;
-      const auto by = [&](Collective collective, const std::string& algorithm) {
-        return [&, collective, algorithm](std::size_t bytes) -> double {
-          if (ranks == 1) return 0;
-          const auto key = std::pair(collective, algorithm);
-          if (!schedules.contains(key)) {
-            schedules.emplace(key, allreduce::find_algorithm(algorithm, collective)->build({ranks}));
-          }
-          const allreduce::Schedule& schedule = schedules.at(key);
-          moved += bytes_crossing(schedule, bytes / element_bytes, element_bytes);
-          return allreduce::simulate(schedule, router, {bytes / element_bytes, element_bytes, launch}, costs).seconds();
-        };
-      };
-      Communication communication;
-      if (!strategy.collective) {
-        const models::ModelRow& network = models::find_model(model);
-        const auto images = static_cast<std::size_t>(std::ceil(batch));
-        const std::size_t image_bytes = images * network.input.size() * element_bytes;
-        const std::size_t logit_bytes = images * static_cast<std::size_t>(network.classes) * element_bytes;
-        std::size_t parameter_bytes = 0;
-        for (const LayerTimes& layer : profile.layers) parameter_bytes += layer.parameters * element_bytes;
-        const auto from_root = by(Collective::broadcast, "direct"), to_root = by(Collective::reduce, "direct");
-        communication = {.reduce = {"reduce", to_root},
-                         .between = {{"replicate", from_root, parameter_bytes},
-                                     {"scatter", from_root, image_bytes},
-                                     {"gather", to_root, logit_bytes},
-                                     {"scatter_gradients", from_root, logit_bytes}}};
-      } else {
-        const std::string algorithm = way["algorithm"];
-        const bool shares = strategy.shares;
-        communication.reduce = {shares ? "reduce_scatter" : "all_reduce", by(*strategy.collective, algorithm)};
-        if (shares) communication.gather = {"all_gather", by(Collective::all_gather, algorithm)};
-      }
-      const StepForecast step = forecast_step(profile.layers, profile.optimizer_seconds, plan, communication);
-      session.add(describe(model, machine, way, ranks, global, step, moved, alone, alone_batch));
+      const double batch = static_cast<double>(global) / ranks;
+      const StepForecast step = forecast_way(way, models::find_model(model), profiles, batch, collectives, &moved);
+      auto result =
+          describe(model, machine, way, ranks, global, step, moved, alone_seconds(profiles, alone_batch), alone_batch);
+      const auto even = break_even(way, models::find_model(model), profiles, collectives);
+      result.metrics["break_even_batch"] = even ? json(*even) : json(nullptr);
+      session.add(result);
     }
+  }
+
+  // A step of one device.
+  static double alone_seconds(const std::vector<Profile>& profiles, double batch) {
+    const Profile profile = at_batch(profiles, batch);
+    return forecast_step(profile.layers, profile.optimizer_seconds, {}, {}).compute_seconds();
+  }
+
+  // A step with `batch` images on each device; adds the bytes that it moves.
+  StepForecast forecast_way(const json& way, const models::ModelRow& network, const std::vector<Profile>& profiles,
+                            double batch, Collectives& collectives, std::size_t* moved) const {
+    const Profile profile = at_batch(profiles, batch);
+    const StrategyRow& strategy = strategy_of(way);
+    constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
+    const StepPlan plan{.bucket_bytes = strategy.buckets      ? options_.byte_count("bucket")
+                                        : strategy.collective ? 0
+                                                              : all,
+                        .first_bucket_bytes = strategy.buckets ? first_bucket_bytes : all,
+                        .overlap = way["overlap"] == "on",
+                        .updating = strategy.shares ? collectives.ranks() : 1};
+    const auto by = [&collectives, moved](Collective collective, const std::string& algorithm) {
+      return [=, &collectives](std::size_t bytes) {
+        *moved += collectives.bytes_moved(collective, algorithm, bytes);
+        return collectives.seconds(collective, algorithm, bytes);
+      };
+    };
+    Communication communication;
+    if (strategy.collective) {
+      const std::string algorithm = way["algorithm"];
+      communication.reduce = {strategy.shares ? "reduce_scatter" : "all_reduce", by(*strategy.collective, algorithm)};
+      if (strategy.shares) communication.gather = {"all_gather", by(Collective::all_gather, algorithm)};
+    } else {
+      const auto images = static_cast<std::size_t>(std::ceil(batch));
+      const std::size_t image_bytes = images * network.input.size() * element_bytes;
+      const std::size_t logit_bytes = images * static_cast<std::size_t>(network.classes) * element_bytes;
+      std::size_t parameter_bytes = 0;
+      for (const LayerTimes& layer : profile.layers) parameter_bytes += layer.parameters * element_bytes;
+      const auto from_root = by(Collective::broadcast, "direct"), to_root = by(Collective::reduce, "direct");
+      communication = {.reduce = {"reduce", to_root},
+                       .between = {{"replicate", from_root, parameter_bytes},
+                                   {"scatter", from_root, image_bytes},
+                                   {"gather", to_root, logit_bytes},
+                                   {"scatter_gradients", from_root, logit_bytes}}};
+    }
+    return forecast_step(profile.layers, profile.optimizer_seconds, plan, communication);
+  }
+
+  // The smallest batch (of each device where scaling is weak, of all where it is strong) from which these devices get
+  // through more images than one; nothing where a batch as large as any does not pay, and of one device.
+  std::optional<int> break_even(const json& way, const models::ModelRow& network, const std::vector<Profile>& profiles,
+                                Collectives& collectives) const {
+    const int ranks = collectives.ranks();
+    if (ranks == 1) return std::nullopt;
+    const bool weak = scaling_ == "weak";
+    const auto pays = [&](int batch) {
+      std::size_t moved = 0;
+      const double each = weak ? batch : static_cast<double>(batch) / ranks;
+      const double step = forecast_way(way, network, profiles, each, collectives, &moved).step_seconds;
+      return step < alone_seconds(profiles, batch) * (weak ? ranks : 1);
+    };
+    int too_small = weak ? 0 : ranks - 1, enough = largest_batch;
+    if (!pays(enough)) return std::nullopt;
+    while (enough - too_small > 1) {
+      const int middle = std::midpoint(too_small, enough);
+      (pays(middle) ? enough : too_small) = middle;
+    }
+    return enough;
   }
 
   // Strategy, algorithm and overlap; on one device one algorithm stands for all.
@@ -273,11 +349,13 @@ class Forecast {
     std::string topology = result.point["topology"];
     if (result.point["without"].is_string()) topology.append(" -").append(result.point["without"].get<std::string>());
     const double price = metric("price_per_epoch");
+    const json& even = result.metrics["break_even_batch"];
     columns_.print_row(
-        std::cout, with_step_cells({"simulated", result.point["model"], topology, result.point["ranks"].dump()}, result,
-                                   {harness::format_percent(metric("scaling_efficiency")),
-                                    harness::format_seconds(images_of_an_epoch / metric("images_per_second")),
-                                    std::isnan(price) ? "n/a" : harness::format_real(price)}));
+        std::cout,
+        with_step_cells({"simulated", result.point["model"], topology, result.point["ranks"].dump()}, result,
+                        {harness::format_percent(metric("scaling_efficiency")), even.is_null() ? "n/a" : even.dump(),
+                         harness::format_seconds(images_of_an_epoch / metric("images_per_second")),
+                         std::isnan(price) ? "n/a" : harness::format_real(price)}));
   }
 
   const harness::Options& options_;

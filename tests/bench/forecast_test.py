@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The forecast of bench_train: layers of a profile and simulated all-reduces, put together by hand here."""
 import json
+import math
 import pathlib
 import tempfile
 import unittest
@@ -28,8 +29,9 @@ class Forecast(BenchCase):
                "metrics": {"optimizer_seconds": 1e-3}, "layers": layers}
         self.profile.write_text(json.dumps({"results": [row]}))
 
-    def forecast(self, *options):
-        return self.results("--engine=simulated", f"--profile={self.profile}", "--model=lenet", "--batch=64", *options)
+    def forecast(self, *options, batch=64):
+        return self.results("--engine=simulated", f"--profile={self.profile}", "--model=lenet", f"--batch={batch}",
+                            *options)
 
     def all_reduce(self, topology, size, collective="allreduce", algorithm="ring"):
         self.binary = "bench_allreduce"
@@ -92,6 +94,29 @@ class Forecast(BenchCase):
         self.assertAlmostEqual(off["exposed_seconds"], off["communication_seconds"], 9)
         hours = 60000 / on["images_per_second"] / 3600
         self.assertAlmostEqual(on["price_per_epoch"], hours * 4 * 3.6, 9)
+
+    def test_more_devices_pay_from_the_batch_at_which_they_get_through_more_images_than_one(self):
+        self.write([dict(layer, parameters=20 << 20) for layer in LAYERS])
+        exposed = 3 * self.all_reduce("pcie4-4gpu:2", 80 << 20)
+        for scaling in ("weak", "strong"):
+            one, two = self.forecast("--topology=pcie4-4gpu:2", "--strategy=scratch", f"--scaling={scaling}")
+            self.assertIsNone(one["metrics"]["break_even_batch"])
+            # A step of one device is 1 ms and 18 ms for 64 images.
+            if scaling == "weak":  # exposed < that of one device's batch
+                expected = math.floor((exposed - 1e-3) / 18e-3 * 64) + 1
+            else:  # exposed < that of half of all
+                expected = math.floor(exposed / 9e-3 * 64) + 1
+            self.assertEqual(two["metrics"]["break_even_batch"], expected)
+            _, at = self.forecast("--topology=pcie4-4gpu:2", "--strategy=scratch", f"--scaling={scaling}",
+                                  batch=expected)
+            _, below = self.forecast("--topology=pcie4-4gpu:2", "--strategy=scratch", f"--scaling={scaling}",
+                                     batch=expected - 2)
+            self.assertGreater(at["metrics"]["speedup"], 1)
+            self.assertLess(below["metrics"]["speedup"], 1)
+        # Where an image takes longer to fetch than to compute on, no batch pays.
+        self.write([{"name": "layer", "forward_seconds": 1e-9, "backward_seconds": 1e-9, "parameters": 10}])
+        rows = self.forecast("--topology=pcie4-4gpu:2", "--strategy=data_parallel", "--scaling=strong")
+        self.assertEqual([row["metrics"]["break_even_batch"] for row in rows], [None, None])
 
     def test_nvlink_scales_better_than_pcie(self):
         self.write([dict(layer, parameters=20 << 20) for layer in LAYERS])

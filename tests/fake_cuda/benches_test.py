@@ -41,6 +41,25 @@ class Allreduce(FakeCase):
         self.assertEqual([(row["point"]["ranks"], row["oversubscribed"], row["nature"]) for row in rows],
                          [(2, False, "emulated"), (8, True, "emulated"), (2, rows[2]["oversubscribed"], "measured")])
 
+    def test_ranks_take_the_order_that_the_machine_likes(self):
+        simulated = ["--engine=simulated", "--topology=dgx-1v", "--algorithm=ring", "--bytes=1M"]
+        (row,) = self.results(*simulated, "--rank-order=best")
+        best = row["point"]["rank_order"]
+        self.assertNotEqual(best, sorted(best))
+        for order in ("best", ",".join(map(str, best))):
+            (row,) = self.results("--topology=dgx-1v", f"--rank-order={order}", "--mode=check", "--algorithm=ring",
+                                  "--bytes=1M")
+            self.assertEqual((row["check"], row["point"]["device"]), ("exact", "cuda:" + ",".join(map(str, best))))
+            self.assertIn("--device=" + row["point"]["device"], row["command"])
+        (row,) = self.results("--device=cuda:2,1,0", "--topology=dgx-1v:3", "--rank-order=2,0,1", "--mode=check",
+                              "--algorithm=ring", "--bytes=1M")
+        self.assertEqual(row["point"]["device"], "cuda:0,2,1")
+        for options in (["--rank-order=0,0"], ["--rank-order=best", "--device=cuda:0*8"],
+                        ["--rank-order=best", "--device=cpu:2"]):
+            done = self.run_bench("--topology=dgx-1v", "--bytes=4", *options)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+            self.assertIn("--rank-order", done.stderr)
+
     def test_fused_is_refused_with_a_reason_where_peers_cannot_be_read(self):
         with self.on_machine(PEERS="0-1"):
             rows = self.results("--device=cuda:0,2", "--bytes=1K", "--mode=check", "--algorithm=ring",
