@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "allreduce/engines/direct.hpp"
 #include "allreduce/engines/gloo.hpp"
 #include "allreduce/engines/mpi.hpp"
 #include "allreduce/engines/nccl.hpp"
@@ -55,9 +56,10 @@ std::vector<harness::Option> contender_options() {
   return {{.name = "engine",
            .kind = Kind::names,
            .default_text = "streams",
-           .help = "what runs it: our schedules on streams, or by processes over MPI; NVIDIA's NCCL; MPI's own "
-                   "collectives; Gloo's over TCP; or a simulation on a described machine",
-           .allowed = {"streams", "mpi", "nccl", "mpi_native", "gloo", "simulated"}},
+           .help = "what runs it: our schedules on streams, or by processes over MPI; one kernel a GPU that reads its "
+                   "peers (direct: one_shot and two_shot); NVIDIA's NCCL; MPI's own collectives; Gloo's over TCP; or a "
+                   "simulation on a described machine",
+           .allowed = {"streams", "mpi", "direct", "nccl", "mpi_native", "gloo", "simulated"}},
           {.name = "launch",
            .kind = Kind::names,
            .default_text = "eager",
@@ -107,14 +109,18 @@ std::vector<json> Contenders::trials() const {
   const std::vector<json> none{nullptr};
   for (const std::string& engine : engines_) {
     const bool streams = engine == "streams";
-    const bool scheduled = streams || engine == "mpi";
-    for (json trial :
-         harness::points({{"engine", {engine}},
-                          {"algorithm", scheduled ? values(schedules_.names()) : none},
-                          {"launch", launches},
-                          {"transport", {streams || engine == "nccl" ? json(options_.text("transport")) : json()}},
-                          {"direction", streams ? values(options_.names("direction")) : none},
-                          {"fused", streams ? values(options_.names("fused")) : none}})) {
+    std::vector<json> algorithms = none;
+    if (streams || engine == "mpi") algorithms = values(schedules_.names());
+    if (engine == "direct") {
+      algorithms = options_.given("algorithm") ? values(schedules_.names()) : std::vector<json>{"one_shot", "two_shot"};
+    }
+    const bool between_gpus = streams || engine == "direct" || engine == "nccl";
+    for (json trial : harness::points({{"engine", {engine}},
+                                       {"algorithm", algorithms},
+                                       {"launch", launches},
+                                       {"transport", {between_gpus ? json(options_.text("transport")) : json()}},
+                                       {"direction", streams ? values(options_.names("direction")) : none},
+                                       {"fused", streams ? values(options_.names("fused")) : none}})) {
       if (engine != "nccl" && engine != "gloo") {
         trials.push_back(std::move(trial));
         continue;
@@ -176,6 +182,10 @@ std::optional<std::string> Contenders::refuses(const json& point, const allreduc
   if (engine == "nccl") {
     return nccl_refuses(point, *problem.devices, nccl_call(point, schedules_), problem.count, options_.on("check"));
   }
+  if (engine == "direct") {
+    if (!schedules_.file().empty()) return "direct has kernels of its own, and runs no --schedule";
+    return allreduce::direct_refuses(problem, schedules_.collective(), point["algorithm"].get<std::string>());
+  }
   return streams_refuse(point, *problem.devices);
 }
 
@@ -191,6 +201,7 @@ Prepared Contenders::prepare(const harness::Result& row, const allreduce::Shape&
   }
   if (engine == "gloo") return {allreduce::prepare_gloo(problem, row.point["gloo"]["algo"], world_), false};
   const std::string name = algorithm_of(row);
+  if (engine == "direct") return {allreduce::prepare_direct(problem, name), schedules_.busbw_is_link_speed(name)};
   const allreduce::Schedule schedule = schedules_.build(name, shape);
   return {engine == "mpi" ? allreduce::prepare_mpi(schedule, problem, world_) : allreduce::prepare(schedule, problem),
           schedules_.busbw_is_link_speed(name)};

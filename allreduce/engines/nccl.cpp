@@ -6,13 +6,12 @@
 #include <cstdlib>
 #include <vector>
 
+#include "allreduce/engines/lanes.hpp"
 #include "harness/device/cuda_native.hpp"
 
 namespace allreduce {
 
 namespace {
-
-using harness::Event;
 
 void check_nccl(ncclResult_t status, const std::string& doing) {
   if (status == ncclSuccess) return;
@@ -88,58 +87,16 @@ std::vector<int> gpus_of(const harness::Devices& devices) {
   return gpus;
 }
 
-class NcclProgram : public Program {
+class NcclProgram : public LaneProgram {
  public:
   NcclProgram(const Problem& problem, const NcclCall& call)
-      : problem_(problem), call_(call), communicators_(gpus_of(*problem.devices), call.algorithm) {
-    for (Rank rank = 0; rank < ranks(); ++rank) lanes_.push_back((*problem.devices)[rank].make_stream());
-    if (problem.launch != Launch::graph) return;
-    for (const Buffers& set : problem.buffers) {
-      recordings_.push_back(problem.devices->record(*lanes_[0], [&] {
-        const Event fork = lanes_[0]->record();
-        for (Rank rank = 1; rank < ranks(); ++rank) lanes_[rank]->wait(fork);
-        issue(set);
-        for (Rank rank = 1; rank < ranks(); ++rank) lanes_[0]->wait(lanes_[rank]->record());
-      }));
-    }
+      : LaneProgram(problem), call_(call), communicators_(gpus_of(*problem.devices), call.algorithm) {
+    record();
   }
-
-  ~NcclProgram() override {
-    try {
-      sync();
-    } catch (const std::exception&) {  // told by the sync of whoever cared
-    }
-  }
-
-  std::vector<Event> enqueue(std::span<const Event> ready) override {
-    const std::size_t set = next_set_++ % problem_.buffers.size();
-    std::vector<Event> ended(lanes_.size());
-    if (!recordings_.empty()) {
-      for (const Event& event : ready) lanes_[0]->wait(event);
-      recordings_[set]->launch();
-      ended.assign(lanes_.size(), lanes_[0]->record());
-      return ended;
-    }
-    for (Rank rank = 0; rank < ranks() && !ready.empty(); ++rank) lanes_[rank]->wait(ready[rank]);
-    issue(problem_.buffers[set]);
-    for (Rank rank = 0; rank < ranks(); ++rank) ended[rank] = lanes_[rank]->record();
-    return ended;
-  }
-
-  double time(int runs) override {
-    next_set_ = 0;
-    const Event begin = lanes_[0]->record(harness::Timing::on);
-    for (Rank rank = 1; rank < ranks(); ++rank) lanes_[rank]->wait(begin);
-    std::vector<Event> ended;
-    for (int run = 0; run < runs; ++run) ended = enqueue({});
-    for (const Event& event : ended) lanes_[0]->wait(event);
-    const Event end = lanes_[0]->record(harness::Timing::on);
-    sync();
-    return problem_.devices->seconds_between(begin, end) / runs;
-  }
+  ~NcclProgram() override { stop(); }
 
   void sync() override {
-    for (const auto& lane : lanes_) lane->sync();
+    LaneProgram::sync();
     for (Rank rank = 0; rank < ranks(); ++rank) {
       ncclResult_t status = ncclSuccess;
       check_nccl(ncclCommGetAsyncError(communicators_[rank], &status), "asking rank " + std::to_string(rank));
@@ -148,19 +105,17 @@ class NcclProgram : public Program {
   }
 
  private:
-  int ranks() const { return problem_.devices->size(); }
-
   // A rank's part. Slices stand where they do for our own schedules, which is what NCCL calls in place too.
   ncclResult_t issue(const Buffers& buffers, Rank rank) {
     std::byte* data = buffers.data[rank];
     const std::byte* given = buffers.input.empty() ? data : buffers.input[rank];
-    const std::size_t count = problem_.count;
+    const std::size_t count = problem().count;
     const std::size_t slice = count / ranks();
-    const std::size_t offset = slice * rank * harness::size_of(problem_.dtype);
-    const ncclDataType_t type = type_of(problem_.dtype);
-    const ncclRedOp_t op = op_of(problem_.op);
+    const std::size_t offset = slice * rank * harness::size_of(problem().dtype);
+    const ncclDataType_t type = type_of(problem().dtype);
+    const ncclRedOp_t op = op_of(problem().op);
     const ncclComm_t communicator = communicators_[rank];
-    const cudaStream_t stream = harness::native_stream(*lanes_[rank]);
+    const cudaStream_t stream = harness::native_stream(lane(rank));
     switch (call_.collective) {
       case Collective::allreduce: return ncclAllReduce(given, data, count, type, op, communicator, stream);
       case Collective::reduce_scatter:
@@ -172,23 +127,19 @@ class NcclProgram : public Program {
     return ncclInvalidArgument;
   }
 
-  void issue(const Buffers& buffers) {
+  void issue(const Buffers& buffers) override {
     check_nccl(ncclGroupStart(), "beginning a group");
     ncclResult_t status = ncclSuccess;
     for (Rank rank = 0; rank < ranks() && status == ncclSuccess; ++rank) status = issue(buffers, rank);
     const ncclResult_t ended = ncclGroupEnd();  // also after a failure, or the group stays open
     const std::string doing =
-        std::string(name(call_.collective)) + " of " + std::to_string(problem_.count) + " elements";
+        std::string(name(call_.collective)) + " of " + std::to_string(problem().count) + " elements";
     check_nccl(status, doing);
     check_nccl(ended, doing);
   }
 
-  const Problem problem_;
   const NcclCall call_;
   Communicators communicators_;
-  std::vector<std::unique_ptr<harness::Stream>> lanes_;
-  std::vector<std::unique_ptr<harness::Recording>> recordings_;
-  std::size_t next_set_ = 0;
 };
 
 }  // namespace

@@ -88,6 +88,38 @@ class Allreduce(FakeCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("arrives wrong", done.stderr)
 
+    def test_kernels_that_meet_stand_beside_streams_exact_for_every_dtype_and_op(self):
+        rows = self.results("--device=cuda:0,1,2,3", "--engine=streams,direct", "--bytes=0,4,7000",
+                            "--launch=eager,graph", "--mode=check", "--dtype=f32,f64,f16,bf16,i32",
+                            "--op=sum,avg,min,max,prod", "--placement=in_place,out_of_place", "--algorithm=two_shot,one_shot")
+        self.assertEqual(len(rows), 3 * 5 * 5 * 2 * 2 * (2 + 2))
+        for row in rows:
+            self.assertEqual((row["status"], row["check"]), ("ok", "exact"), row["point"])
+        (again,) = self.results("--mode=check", *rows[-1]["command"][1:])
+        self.assertEqual((again["point"], again["point"]["engine"]), (rows[-1]["point"], "direct"))
+
+    def test_kernels_that_meet_are_timed_and_refused_with_the_reason(self):
+        rows = self.results("--device=cuda:0,1", "--engine=direct", "--bytes=1K", "--iterations=3")
+        self.assertEqual([(row["point"]["algorithm"], len(row["samples"])) for row in rows],
+                         [("one_shot", 3), ("two_shot", 3)])
+        two = ["--device=cuda:0,1", "--bytes=1K"]
+        for options, reason in (([*two, "--algorithm=ring"], "one_shot and two_shot only"),
+                                ([*two, "--transport=staged"], "cannot read the memory of cuda:1"),
+                                ([*two, "--collective=broadcast"], "all-reduce only"),
+                                (["--device=cpu:2", "--bytes=1K"], "GPUs only"),
+                                (["--device=cuda:0*9", "--bytes=1K"], "up to 8 ranks"),
+                                (["--device=cuda:0*8", "--bytes=1M"], "do not fit")):
+            for row in self.results("--engine=direct", "--mode=check", *options):
+                self.assertEqual(row["status"], "refused")
+                self.assertIn(reason, row["reason"])
+
+    def test_a_rank_whose_kernel_does_not_come_fails_the_point_by_name(self):
+        with self.on_machine(LATE=2):
+            report, _ = self.fails("--device=cuda:0,1,2", "--engine=direct", "--algorithm=one_shot", "--bytes=1K,2K",
+                                   "--mode=check")
+        self.assertEqual([row["status"] for row in report["results"]], ["failed", "ok"])
+        self.assertIn("rank 0 (cuda:0) waited 10 s for rank 1", report["results"][0]["reason"])
+
     def fails(self, *options):
         """A run that must end with status 1, a line about it, and a valid report."""
         with tempfile.TemporaryDirectory() as folder:

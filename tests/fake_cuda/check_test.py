@@ -26,7 +26,7 @@ class Check(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
             files = {path.stem: json.loads(path.read_text()) for path in pathlib.Path(folder).glob("*.json")}
             capture = (pathlib.Path(folder) / "capture.txt").read_text()
-        self.assertEqual(set(files), {"alone", "exact", "fused", "link", "peer", "shared", "staged", "reduce_scatter",
+        self.assertEqual(set(files), {"alone", "direct", "exact", "fused", "link", "peer", "shared", "small", "staged", "reduce_scatter",
                                       "all_gather", "broadcast", "reduce"})
         self.assertTrue(all(report["run"]["complete"] for report in files.values()))
         self.assertIn("cudaMemcpyAsync from GPU 1 to GPU 0, recorded: works", capture)

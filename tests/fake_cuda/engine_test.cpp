@@ -4,60 +4,21 @@
 
 #include "allreduce/algorithms.hpp"
 #include "allreduce/engine.hpp"
-#include "allreduce/values.hpp"
 #include "tests/fake_cuda/fake_machine.hpp"
+#include "tests/fake_cuda/run_and_compare.hpp"
 
 namespace allreduce {
 namespace {
 
 using harness::Dtype;
 
-// Two collectives in flight over two sets of vectors, then every element of every rank. "" when all are exact.
 std::string run_and_compare(const Schedule& schedule, harness::Devices& devices, std::size_t count, Dtype dtype,
                             harness::Op op, Launch launch, Direction direction = Direction::pull, bool fused = false) {
-  const bool in_place = schedule.shape.placement == Placement::in_place;
   const Pattern pattern{dtype, op, devices.size(), 7, schedule.collective, schedule.shape.root};
-  const std::size_t bytes = count * harness::size_of(dtype);
-  std::vector<harness::Buffer> memory;
-  std::vector<Buffers> sets(2);
-  std::vector<std::unique_ptr<harness::Stream>> users;
-  std::vector<std::byte> host(bytes);
-  std::vector<harness::Event> ready;
-  const auto take = [&](int rank) {
-    memory.push_back(devices[rank].allocate(bytes));
-    return memory.back().data();
-  };
-  for (int rank = 0; rank < devices.size(); ++rank) {
-    users.push_back(devices[rank].make_stream());
-    for (Buffers& set : sets) {
-      set.data.push_back(take(rank));
-      if (!in_place) set.input.push_back(take(rank));
-    }
-  }
-  const auto program = prepare(schedule, {&devices, count, dtype, op, launch, sets, direction, fused});
-  for (int rank = 0; rank < devices.size(); ++rank) {
-    fill(pattern, rank, host.data(), count);
-    for (const Buffers& set : sets) {
-      users[rank]->copy(host.data(), in_place ? set.data[rank] : const_cast<std::byte*>(set.input[rank]), bytes);
-    }
-    users[rank]->sync();
-    ready.push_back(users[rank]->record());
-  }
-  const auto first = program->enqueue(ready), second = program->enqueue(ready);
-  std::string wrong;
-  for (int rank = 0; rank < devices.size(); ++rank) {
-    for (const auto& [set, ended] : {std::pair{&sets[0], first[rank]}, std::pair{&sets[1], second[rank]}}) {
-      users[rank]->wait(ended);
-      users[rank]->copy(set->data[rank], host.data(), bytes);
-      users[rank]->sync();
-      if (const auto found = compare(pattern, rank, host.data(), count)) {
-        wrong = schedule.name + " rank " + std::to_string(rank) + " element " + std::to_string(found->first_index) +
-                ": " + std::to_string(found->got) + " instead of " + std::to_string(found->expected);
-      }
-    }
-  }
-  program->sync();
-  return wrong;
+  const std::string wrong = fake_cuda::run_and_compare(
+      pattern, {&devices, count, dtype, op, launch, {}, direction, fused}, 2, schedule.shape.placement,
+      [&](const Problem& problem) { return prepare(schedule, problem); });
+  return wrong.empty() ? "" : schedule.name + ' ' + wrong;
 }
 
 class OnGpus : public testing::TestWithParam<std::tuple<int, Launch, std::string, Collective>> {};

@@ -5,4 +5,10 @@
 
 #include <cuda_runtime_api.h>
 
+// For kernels whose threads are fibers (fibers.hpp). The clock is a thread's own: it goes on by a millisecond at each
+// look, and then others run.
+void __syncthreads();
+int __syncthreads_or(int vote);
+long long clock64();
+
 extern thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The project's own kernels, the same source compiled for the host, each found by the mangled name that nvcc registers.
-// A launch runs its threads one after the other.
+// A launch runs its threads one after the other; those of kernels that wait for each other are fibers.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 #include "tests/fake_cuda/host_kernel.hpp"
 //
+#include "allreduce/engines/direct.cuh"
 #include "harness/device/kernels.cuh"
 #include "models/backends/kernels.cuh"
+#include "tests/fake_cuda/fibers.hpp"
 #include "tests/fake_cuda/machine.hpp"
-
-thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;
 
 namespace fake {
 
 namespace {
 
-using Body = std::function<void(const Launch&)>;
+using Body = std::function<Work(const Launch&)>;  // what a launch is, once its arguments are known
 using Bind = std::function<Body(void**)>;
 
 template <typename... Arguments>
-Body run_threads(void (*kernel)(Arguments...), std::tuple<Arguments...> arguments) {
-  return [=](const Launch& launch) {
+std::function<void()> run_threads(void (*kernel)(Arguments...), std::tuple<Arguments...> arguments, Launch launch) {
+  return [=] {
     gridDim = launch.grid;
     blockDim = launch.block;
     for (blockIdx = {0, 0, 0}; blockIdx.x < launch.grid.x; ++blockIdx.x) {
@@ -39,18 +39,31 @@ std::tuple<Arguments...> arguments_of(void (*)(Arguments...), void** values, std
   return {*static_cast<Arguments*>(values[index])...};
 }
 
+enum class Threads { one_by_one, fibers };
+
 // `touches` gives what a launch accesses, from its arguments.
 template <typename... Arguments, typename Touches>
-std::pair<std::string, Bind> row(void (*kernel)(Arguments...), Touches touches) {
+std::pair<std::string, Bind> row(void (*kernel)(Arguments...), Touches touches, Threads threads = Threads::one_by_one) {
   Dl_info symbol{};
   if (dladdr(reinterpret_cast<void*>(kernel), &symbol) == 0 || !symbol.dli_sname) misuse("a kernel has no name");
   return {symbol.dli_sname, [=, name = std::string(symbol.dli_sname)](void** values) -> Body {
             const auto arguments = arguments_of(kernel, values, std::index_sequence_for<Arguments...>());
-            return [=, body = run_threads(kernel, arguments)](const Launch& launch) {
-              for (const Access& access : std::apply(touches, arguments)) {
-                Machine::instance().require_reach(launch.gpu, access, "the kernel " + name);
+            return [=](const Launch& launch) -> Work {
+              const auto require_reach = [=] {
+                for (const Access& access : std::apply(touches, arguments)) {
+                  Machine::instance().require_reach(launch.gpu, access, "the kernel " + name);
+                }
+              };
+              if (threads == Threads::fibers) {
+                return {.run = {}, .begin = [=] {
+                          require_reach();
+                          return begin_fibers(launch, [=] { std::apply(kernel, arguments); });
+                        }};
               }
-              body(launch);
+              return {[=, run = run_threads(kernel, arguments, launch)] {
+                require_reach();
+                run();
+              }};
             };
           }};
 }
@@ -67,6 +80,29 @@ template <typename Stored>
 void add_reduces(std::unordered_map<std::string, Bind>& table) {
   table.insert({reduce_row<Stored, harness::Op::sum>(), reduce_row<Stored, harness::Op::min>(),
                 reduce_row<Stored, harness::Op::max>(), reduce_row<Stored, harness::Op::prod>()});
+}
+
+template <typename Stored, harness::Op op>
+void add_direct(std::unordered_map<std::string, Bind>& table) {
+  const auto touches = [](const allreduce::DirectCall& call) {
+    const std::size_t bytes = call.count * sizeof(Stored);
+    std::vector<Access> all = {{call.input, bytes}, {call.output, bytes}, {call.missed, 4}, {call.launches, 4}};
+    for (int rank = 0; rank < call.ranks; ++rank) {
+      all.push_back({call.scratch[rank], 2 * ((bytes + 15) / 16 * 16)});
+      all.push_back({call.arrived[rank], allreduce::most_direct_ranks * sizeof(std::uint32_t)});
+    }
+    return all;
+  };
+  table.insert(row(allreduce::kernels::one_shot<Stored, op>, touches, Threads::fibers));
+  table.insert(row(allreduce::kernels::two_shot<Stored, op>, touches, Threads::fibers));
+}
+
+template <typename Stored>
+void add_directs(std::unordered_map<std::string, Bind>& table) {
+  add_direct<Stored, harness::Op::sum>(table);
+  add_direct<Stored, harness::Op::min>(table);
+  add_direct<Stored, harness::Op::max>(table);
+  add_direct<Stored, harness::Op::prod>(table);
 }
 
 std::size_t of(int images, int classes) { return static_cast<std::size_t>(images) * classes * sizeof(float); }
@@ -109,6 +145,11 @@ std::unordered_map<std::string, Bind> make_table() {
   add_reduces<__half>(table);
   add_reduces<__nv_bfloat16>(table);
   add_reduces<std::int32_t>(table);
+  add_directs<float>(table);
+  add_directs<double>(table);
+  add_directs<__half>(table);
+  add_directs<__nv_bfloat16>(table);
+  add_directs<std::int32_t>(table);
   return table;
 }
 

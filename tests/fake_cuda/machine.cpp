@@ -79,6 +79,8 @@ void Machine::configure() {
   corrupt = parse_pairs(setting("CORRUPT", ""), '>', false);
   copies = 0;
   hanging_copy = std::stoi(setting("HANG", "0"));
+  kernels = 0;
+  late_kernel = std::stoi(setting("LATE", "0"));
   calls_.clear();
   lost_ = false;
   failing_.clear();
@@ -192,24 +194,39 @@ NodePointer Machine::push(int stream_id, int gpu, Work work, std::vector<NodePoi
 bool Machine::step() {
   std::vector<std::pair<std::size_t, int>> ready;
   std::uint64_t sum = 0;
+  std::optional<std::size_t> late;
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     Node& node = *pending_[i];
     if (node.stuck) continue;
     std::erase_if(node.after, [](const NodePointer& before) { return before->done; });
     if (!node.after.empty()) continue;
+    if (node.late) {
+      late = i;
+      continue;
+    }
     auto [weight, fresh_weight] = weights_.try_emplace(node.stream_id, 1);
     if (fresh_weight || random_() % 16 == 0) weight->second = random_() % 2 == 0 ? 1 : 500;
     ready.emplace_back(i, weight->second);
     sum += weight->second;
   }
-  if (ready.empty()) return false;
+  if (ready.empty()) {
+    if (!late) return false;
+    pending_[*late]->late = false;
+    return true;
+  }
   std::uint64_t pick = random_() % sum;
   std::size_t chosen = 0;
   while (pick >= static_cast<std::uint64_t>(ready[chosen].second)) pick -= ready[chosen++].second;
   const std::size_t at = ready[chosen].first;
   const NodePointer node = pending_[at];
+  if (node->work.begin) {
+    if (!node->bits) node->bits = node->work.begin();
+    if (!node->bits(random_)) return true;
+    node->bits = {};
+  } else {
+    node->work.run();
+  }
   pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(at));
-  node->work.run();
   node->done = true;
   return true;
 }

@@ -20,6 +20,8 @@
 
 namespace fake {
 
+inline constexpr int processors = 2, threads_of_processor = 1024;  // of every GPU
+
 // Says what the program did wrong, and ends it.
 [[noreturn]] void misuse(const std::string& what);
 
@@ -29,8 +31,12 @@ struct Access {
 };
 
 // What a piece of work does, and how often it may be done: a node of a graph is run at each launch.
+// Kernels that wait for each other are done bit by bit: `begin` gives what does the next bit, and tells whether it was
+// the last.
+using Bits = std::function<bool(std::mt19937_64&)>;
 struct Work {
   std::function<void()> run;
+  std::function<Bits()> begin = {};
 };
 
 struct Node {
@@ -40,6 +46,8 @@ struct Node {
   std::vector<std::shared_ptr<Node>> after;
   bool done = false;
   bool stuck = false;  // never ends
+  bool late = false;   // done when nothing else can be
+  Bits bits = {};      // of work that has begun
 };
 using NodePointer = std::shared_ptr<Node>;
 
@@ -86,7 +94,7 @@ class Machine {
 
   // As the variables FAKE_CUDA_* say: GPUS (8), PEERS (all, none, or pairs such as 0-1,2-3), MEMORY in bytes of each
   // GPU, SEED, FAIL (function:n:code: its n-th call fails so), CORRUPT (0>1: copies from GPU 0 to 1 arrive wrong), HANG
-  // (n: the n-th copy never ends).
+  // (n: the n-th copy never ends), LATE (n: the n-th kernel begins when nothing else can be done).
   void configure();
   void reseed(std::uint64_t seed) {
     random_.seed(seed);
@@ -131,6 +139,8 @@ class Machine {
   std::set<std::pair<int, int>> links, enabled;  // (reader, owner)
   std::set<std::pair<int, int>> corrupt;         // (from, to)
   int copies = 0, hanging_copy = 0;
+  int kernels = 0, late_kernel = 0;
+  std::map<int, std::size_t> resident;  // threads of kernels that wait for each other, on each GPU now
 
  private:
   struct Allocation {
@@ -161,6 +171,6 @@ struct Launch {
   dim3 grid, block;
   int gpu;
 };
-std::optional<std::function<void(const Launch&)>> bind_kernel(const std::string& name, void** arguments);
+std::optional<std::function<Work(const Launch&)>> bind_kernel(const std::string& name, void** arguments);
 
 }  // namespace fake

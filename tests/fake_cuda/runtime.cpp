@@ -123,12 +123,19 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** a
   const auto bound = fake::bind_kernel(name->second, arguments);
   if (!bound) misuse("no body is known for the kernel " + name->second);
   const fake::Launch launch{grid, block, stream->gpu};
-  machine.issue(*stream, {[body = *bound, launch] { body(launch); }});
+  machine.issue(*stream, (*bound)(launch));
+  if (++machine.kernels == machine.late_kernel && !stream->capture) stream->last->late = true;
   return cudaSuccess;
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
                                cudaStream_t stream) {
   return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, std::size_t) {
+  BEGIN(cudaOccupancyMaxActiveBlocksPerMultiprocessor);
+  *blocks = fake::threads_of_processor / threads;
+  return cudaSuccess;
 }
 
 // --- devices ---
@@ -152,8 +159,8 @@ cudaError_t cudaGetDevice(int* gpu) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   BEGIN(cudaDeviceGetAttribute);
   switch (attribute) {
-    case cudaDevAttrMultiProcessorCount: *value = 2; break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 1024; break;
+    case cudaDevAttrMultiProcessorCount: *value = fake::processors; break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = fake::threads_of_processor; break;
     case cudaDevAttrClockRate: *value = 1000000; break;
     default: misuse("the fake machine knows nothing of attribute " + std::to_string(attribute));
   }
@@ -166,7 +173,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
   std::strcpy(properties->name, "Emulated GPU");
   properties->totalGlobalMem = machine.memory_bytes;
   properties->major = 9;
-  properties->multiProcessorCount = 2;
+  properties->multiProcessorCount = fake::processors;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int gpu) {
@@ -309,7 +316,8 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   Stream* stream = machine.find(handle);
   if (stream->capture) return machine.fail(cudaErrorStreamCaptureUnsupported);
   if (!stream->last || stream->last->done) return cudaSuccess;
-  machine.step();
+  for (int some = 0; some < 16 && machine.step(); ++some) {
+  }
   return machine.fail(cudaErrorNotReady);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allreduce/engines/lanes.hpp"
+
+namespace allreduce {
+
+using harness::Event;
+
+LaneProgram::LaneProgram(const Problem& problem) : problem_(problem) {
+  for (Rank rank = 0; rank < ranks(); ++rank) lanes_.push_back((*problem.devices)[rank].make_stream());
+}
+
+LaneProgram::~LaneProgram() { stop(); }
+
+void LaneProgram::stop() noexcept {
+  try {
+    LaneProgram::sync();
+  } catch (const std::exception&) {  // told by the sync of whoever cared
+  }
+}
+
+void LaneProgram::record() {
+  if (problem_.launch != Launch::graph) return;
+  for (const Buffers& set : problem_.buffers) {
+    recordings_.push_back(problem_.devices->record(*lanes_[0], [&] {
+      const Event fork = lanes_[0]->record();
+      for (Rank rank = 1; rank < ranks(); ++rank) lanes_[rank]->wait(fork);
+      issue(set);
+      for (Rank rank = 1; rank < ranks(); ++rank) lanes_[0]->wait(lanes_[rank]->record());
+    }));
+  }
+}
+
+std::vector<Event> LaneProgram::enqueue(std::span<const Event> ready) {
+  const std::size_t set = next_set_++ % problem_.buffers.size();
+  std::vector<Event> ended(lanes_.size());
+  if (!recordings_.empty()) {
+    for (const Event& event : ready) lanes_[0]->wait(event);
+    recordings_[set]->launch();
+    ended.assign(lanes_.size(), lanes_[0]->record());
+    return ended;
+  }
+  for (Rank rank = 0; rank < ranks() && !ready.empty(); ++rank) lanes_[rank]->wait(ready[rank]);
+  issue(problem_.buffers[set]);
+  for (Rank rank = 0; rank < ranks(); ++rank) ended[rank] = lanes_[rank]->record();
+  return ended;
+}
+
+double LaneProgram::time(int runs) {
+  next_set_ = 0;
+  const Event begin = lanes_[0]->record(harness::Timing::on);
+  for (Rank rank = 1; rank < ranks(); ++rank) lanes_[rank]->wait(begin);
+  std::vector<Event> ended;
+  for (int run = 0; run < runs; ++run) ended = enqueue({});
+  for (const Event& event : ended) lanes_[0]->wait(event);
+  const Event end = lanes_[0]->record(harness::Timing::on);
+  sync();
+  return problem_.devices->seconds_between(begin, end) / runs;
+}
+
+void LaneProgram::sync() {
+  for (const auto& lane : lanes_) lane->sync();
+}
+
+}  // namespace allreduce
