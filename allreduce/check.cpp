@@ -4,6 +4,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "allreduce/device_values.hpp"
 #include "harness/machine.hpp"
 
 namespace allreduce {
@@ -61,18 +62,19 @@ Vectors::Vectors(harness::Devices& devices, const Pattern& pattern, std::size_t 
     harness::require_host_memory(bytes);
     return std::vector<std::byte>(bytes);
   };
-  answer_ = on_host();
   found_ = on_host();
   for (int device = 0; device < devices.size(); ++device) {
-    contributions_.push_back(on_host());
-    fill(pattern, first_rank_ + device, contributions_.back().data(), count);
+    contributions_.emplace_back();
+    if (!has_device_values(devices[device])) {
+      contributions_.back() = on_host();
+      fill(pattern, first_rank_ + device, contributions_.back().data(), count);
+    }
     data_.push_back(devices[device].allocate(bytes));
     buffers_.data.push_back(data_.back().data());
     if (placement == Placement::in_place) continue;
     input_.push_back(devices[device].allocate(bytes));
     buffers_.input.push_back(input_.back().data());
   }
-  fill_answer(pattern, answer_.data(), count);
   for (int device = 0; device < devices.size(); ++device) streams_.push_back(devices[device].make_stream());
 }
 
@@ -84,7 +86,9 @@ std::vector<const std::byte*> Vectors::inputs() const {
 void Vectors::refill(Numbers numbers) {
   for (int device = 0; device < devices_.size(); ++device) {
     const auto& target = input_.empty() ? data_[device] : input_[device];
-    if (numbers == Numbers::whole) {
+    if (has_device_values(devices_[device])) {
+      fill_on_device(*streams_[device], pattern_, first_rank_ + device, numbers, target.data(), count_);
+    } else if (numbers == Numbers::whole) {
       streams_[device]->copy(contributions_[device].data(), target.data(), bytes());
     } else {
       fill_reals(pattern_, first_rank_ + device, found_.data(), count_);
@@ -100,17 +104,32 @@ void Vectors::fetch(int device) {
   streams_[device]->sync();
 }
 
+const std::vector<std::byte>& Vectors::answer() {
+  if (answer_.empty()) {
+    harness::require_host_memory(bytes());
+    answer_.resize(bytes());
+    fill_answer(pattern_, answer_.data(), count_);
+  }
+  return answer_;
+}
+
 std::optional<harness::Wrong> Vectors::compare(Numbers numbers) {
   const bool alike = numbers == Numbers::real && pattern_.collective == Collective::allreduce;
   std::optional<harness::Wrong> all;
   std::vector<std::byte> first;  // of an all-reduce of reals: what rank 0 has, all must have
   for (int device = 0; device < devices_.size(); ++device) {
     const int rank = first_rank_ + device;
-    fetch(device);
     if (numbers == Numbers::whole) {
-      add(all, compare_numbers(pattern_.dtype, rank, answer_.data(), found_.data(), owed(pattern_, rank, count_)));
+      const Part part = owed(pattern_, rank, count_);
+      if (has_device_values(devices_[device]) &&
+          count_wrong_on_device(*streams_[device], pattern_, data_[device].data(), count_, part) == 0) {
+        continue;
+      }
+      fetch(device);
+      add(all, compare_numbers(pattern_.dtype, rank, answer().data(), found_.data(), part));
       continue;
     }
+    fetch(device);
     if (alike && device == 0) first = of_rank_0(found_, world_);
     if (alike && rank > 0) {
       add(all, compare_bits(pattern_.dtype, rank, first.data(), found_.data(), {0, count_}));

@@ -20,8 +20,8 @@
 
 namespace allreduce {
 
-// One vector a rank (out of place two), filled and compared through the devices' own streams. All in the memory of the
-// devices; on the host stand the contributions, the answer, and one vector more.
+// One vector a rank (out of place two), filled and compared through the devices' own streams. GPUs fill theirs, and
+// compare the whole numbers, by kernels; a vector comes to the host where one of those is wrong, and of random reals.
 class Vectors {
  public:
   // Of a world's process: the device is that of its rank. Throws harness::OutOfMemory.
@@ -41,14 +41,15 @@ class Vectors {
 
  private:
   void fetch(int device);  // its result into found_
+  const std::vector<std::byte>& answer();
 
   harness::Devices& devices_;
   harness::World* const world_;  // nothing: all ranks are here
   const int first_rank_;         // of the devices here
   const Pattern pattern_;
   const std::size_t count_;
-  std::vector<std::vector<std::byte>> contributions_;  // whole numbers: timed visits start from them
-  std::vector<std::byte> answer_, found_;
+  std::vector<std::vector<std::byte>> contributions_;  // of CPU devices: timed visits start from them
+  std::vector<std::byte> answer_, found_;              // the first once it is asked for
   std::vector<harness::Buffer> data_, input_;
   std::vector<std::unique_ptr<harness::Stream>> streams_;
   Buffers buffers_;

@@ -34,11 +34,6 @@ bool has_slices(Collective collective) {
 
 bool has_root(Collective collective) { return collective == Collective::broadcast || collective == Collective::reduce; }
 
-// count * slice might not fit.
-std::size_t slice_begin(std::size_t count, int slices, int slice) {
-  return count / slices * slice + count % slices * slice / slices;
-}
-
 std::optional<double> busbw_factor(Collective collective, int ranks) {
   if (ranks < 2) return std::nullopt;
   const double share = (ranks - 1.0) / ranks;

@@ -23,7 +23,9 @@ bool has_slices(Collective collective);
 bool has_root(Collective collective);
 
 // First element of slice `slice` when `count` elements are cut into `slices`: even to one element.
-std::size_t slice_begin(std::size_t count, int slices, int slice);
+constexpr std::size_t slice_begin(std::size_t count, int slices, int slice) {
+  return count / slices * slice + count % slices * slice / slices;  // count * slice might not fit
+}
 
 // What nccl-tests multiplies algbw with to get busbw (doc/PERFORMANCE.md): 2(n-1)/n, (n-1)/n or 1; nothing for one
 // rank. Bytes are those of the whole vector.

@@ -8,30 +8,11 @@
 #include <type_traits>
 #include <vector>
 
-#include "harness/random.hpp"
-
 namespace allreduce {
 
 namespace {
 
 using harness::Dtype;
-
-std::uint64_t draw(const Pattern& pattern, int rank, std::size_t index) {
-  return harness::splitmix64(harness::splitmix64(pattern.seed * 0x10001ULL + static_cast<std::uint64_t>(rank)) ^ index);
-}
-
-int exact_bits(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::bf16: return 8;
-    case Dtype::f16: return 11;
-    case Dtype::f32: return 24;
-    case Dtype::f64: return 53;
-    case Dtype::i32: return 30;
-  }
-  return 0;
-}
-
-constexpr int most_twos = 14;
 
 template <typename Visit>
 void with_type(Dtype dtype, Visit&& visit) {
@@ -122,45 +103,7 @@ Part slice_of(const Pattern& pattern, int rank, std::size_t count) {
   return {first, slice_begin(count, pattern.ranks, rank + 1) - first};
 }
 
-double real(const Pattern& pattern, int rank, std::size_t index) {
-  return static_cast<double>(draw(pattern, rank, index) >> 11) * 0x1p-52 - 1;
-}
-
 }  // namespace
-
-std::int64_t contribution(const Pattern& pattern, int rank, std::size_t index) {
-  const std::uint64_t bits = draw(pattern, rank, index);
-  if (pattern.op == harness::Op::prod) {
-    // Which ranks may bring a two goes round with the index, so that there are never more than `most_twos`.
-    const bool may_be_two = (static_cast<std::size_t>(rank) + index) % pattern.ranks < most_twos;
-    const std::uint64_t pick = bits % 3;
-    return pick == 0 ? 1 : pick == 1 ? -1 : may_be_two ? 2 : 1;
-  }
-  const std::int64_t whole = std::int64_t{1} << exact_bits(pattern.dtype);
-  // avg: a multiple of the number of ranks, whose sum then divides exactly.
-  const std::int64_t factor = pattern.op == harness::Op::avg ? pattern.ranks : 1;
-  const std::int64_t most = whole / pattern.ranks / factor;
-  if (most == 0) {  // Too many ranks for all of them; who may bring one goes round with the index.
-    const bool may = (static_cast<std::size_t>(rank) + index) % pattern.ranks < std::size_t(whole / factor);
-    return may ? (bits % 2 == 0 ? factor : -factor) : 0;
-  }
-  return (static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(2 * most + 1)) - most) * factor;
-}
-
-std::int64_t reduced(const Pattern& pattern, std::size_t index) {
-  std::int64_t result = contribution(pattern, 0, index);
-  for (int rank = 1; rank < pattern.ranks; ++rank) {
-    const std::int64_t value = contribution(pattern, rank, index);
-    switch (pattern.op) {
-      case harness::Op::sum:
-      case harness::Op::avg: result += value; break;
-      case harness::Op::min: result = std::min(result, value); break;
-      case harness::Op::max: result = std::max(result, value); break;
-      case harness::Op::prod: result *= value; break;
-    }
-  }
-  return pattern.op == harness::Op::avg ? result / pattern.ranks : result;
-}
 
 Part owed(const Pattern& pattern, int rank, std::size_t count) {
   if (pattern.collective == Collective::reduce_scatter) return slice_of(pattern, rank, count);
@@ -173,20 +116,7 @@ void fill(const Pattern& pattern, int rank, std::byte* into, std::size_t count) 
 }
 
 void fill_answer(const Pattern& pattern, std::byte* into, std::size_t count) {
-  switch (pattern.collective) {
-    case Collective::broadcast: return fill(pattern, pattern.root, into, count);
-    case Collective::all_gather:
-      for (int rank = 0; rank < pattern.ranks; ++rank) {
-        const Part slice = slice_of(pattern, rank, count);
-        write(pattern.dtype, into + slice.first * size_of(pattern.dtype), slice.count,
-              [&](std::size_t index) { return contribution(pattern, rank, slice.first + index); });
-      }
-      return;
-    case Collective::allreduce:
-    case Collective::reduce_scatter:
-    case Collective::reduce:
-      write(pattern.dtype, into, count, [&](std::size_t index) { return reduced(pattern, index); });
-  }
+  write(pattern.dtype, into, count, [&](std::size_t index) { return answer(pattern, index, count); });
 }
 
 std::optional<harness::Wrong> compare_numbers(Dtype dtype, int rank, const std::byte* expected, const std::byte* got,

@@ -10,24 +10,11 @@
 #include <cstdint>
 #include <optional>
 
-#include "allreduce/collective.hpp"
+#include "allreduce/element.hpp"
 #include "harness/device/dtype.hpp"
 #include "harness/report.hpp"
 
 namespace allreduce {
-
-struct Pattern {
-  harness::Dtype dtype = harness::Dtype::f32;
-  harness::Op op = harness::Op::sum;
-  int ranks = 1;
-  std::uint64_t seed = 1;
-  Collective collective = Collective::allreduce;
-  int root = 0;  // of broadcast and reduce
-};
-
-// Element `index` of a rank's contribution, and of all contributions reduced. Whole numbers.
-std::int64_t contribution(const Pattern& pattern, int rank, std::size_t index);
-std::int64_t reduced(const Pattern& pattern, std::size_t index);
 
 // Elements of a vector.
 struct Part {

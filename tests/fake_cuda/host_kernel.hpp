@@ -11,4 +11,10 @@ void __syncthreads();
 int __syncthreads_or(int vote);
 long long clock64();
 
+inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
+  const unsigned long long before = *to;
+  *to += value;
+  return before;
+}
+
 extern thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;

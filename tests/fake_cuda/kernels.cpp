@@ -10,6 +10,7 @@
 
 #include "tests/fake_cuda/host_kernel.hpp"
 //
+#include "allreduce/device_values.cuh"
 #include "allreduce/engines/direct.cuh"
 #include "harness/device/kernels.cuh"
 #include "models/backends/kernels.cuh"
@@ -105,6 +106,19 @@ void add_directs(std::unordered_map<std::string, Bind>& table) {
   add_direct<Stored, harness::Op::prod>(table);
 }
 
+template <typename Stored>
+void add_values(std::unordered_map<std::string, Bind>& table) {
+  table.insert(row(allreduce::kernels::fill<Stored>,
+                   [](const allreduce::Pattern&, int, bool, const Stored* into, std::size_t count) {
+                     return std::vector<Access>{{into, count * sizeof(Stored)}};
+                   }));
+  table.insert(row(allreduce::kernels::count_wrong<Stored>,
+                   [](const allreduce::Pattern&, const Stored* got, std::size_t, std::size_t first,
+                      std::size_t part_count, const unsigned long long* wrong) {
+                     return std::vector<Access>{{got + first, part_count * sizeof(Stored)}, {wrong, sizeof *wrong}};
+                   }));
+}
+
 std::size_t of(int images, int classes) { return static_cast<std::size_t>(images) * classes * sizeof(float); }
 
 // Those of models/.
@@ -145,6 +159,11 @@ std::unordered_map<std::string, Bind> make_table() {
   add_reduces<__half>(table);
   add_reduces<__nv_bfloat16>(table);
   add_reduces<std::int32_t>(table);
+  add_values<float>(table);
+  add_values<double>(table);
+  add_values<__half>(table);
+  add_values<__nv_bfloat16>(table);
+  add_values<std::int32_t>(table);
   add_directs<float>(table);
   add_directs<double>(table);
   add_directs<__half>(table);
