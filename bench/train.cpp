@@ -85,7 +85,7 @@ class Bench {
     for (Member& member : members) {
       for (const json& point : member.points) {
         const std::size_t row = session.add(sweep_.describe(point, *member.devices));
-        if (const auto why = sweep_.refuses(point, *member.devices)) {
+        if (const auto why = sweep_.refuses(*member.devices)) {
           session.give_up(row, {harness::Status::refused, *why});
         } else {
           member.rows.push_back(row);

@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "harness/device/cpu.hpp"
 #include "harness/device/cuda.hpp"
 #include "harness/options.hpp"
 
@@ -37,6 +38,14 @@ Math parse_math(std::string_view name) {
 }
 
 std::span<const BackendRow> backends() { return rows; }
+
+void issue(harness::Stream& stream, std::function<void()> work) {
+  if (harness::is_gpu(stream.device())) {
+    work();
+  } else {
+    harness::run(stream, std::move(work));
+  }
+}
 
 std::string_view default_backend() {
   return std::find_if(rows.begin(), rows.end(), [](const BackendRow& row) { return row.make != nullptr; })->name;

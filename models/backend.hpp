@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,9 @@
 #include "models/tensor.hpp"
 
 namespace models {
+
+// Does such work in the stream's order: on its worker, or, for a GPU, at once.
+void issue(harness::Stream& stream, std::function<void()> work);
 
 class Layer {
  public:

@@ -7,7 +7,6 @@
 #include <functional>
 #include <numeric>
 
-#include "harness/device/cpu.hpp"
 #include "harness/device/cuda.hpp"
 #include "harness/options.hpp"
 #include "harness/random.hpp"
@@ -215,17 +214,8 @@ void Model::complete() {
   }
   lay_out();
   draw();
-  issue([this] { make_layers(); });
+  models::issue(stream_, [this] { make_layers(); });
   stream_.sync();
-}
-
-// In the stream's order: run by its worker, or, for a GPU, called at once, since what it calls only issues.
-void Model::issue(std::function<void()> work) {
-  if (harness::is_gpu(stream_.device())) {
-    work();
-  } else {
-    harness::run(stream_, std::move(work));
-  }
 }
 
 void Model::lay_out() {
@@ -336,7 +326,7 @@ void Model::forward(int images) {
 void Model::forward(int layer, int images, int part) {
   Layer& made = *layers_.at(layer).made.at(part);
   Layer* outlet = outlet_after(layer, part);
-  issue([this, &made, outlet, images, part] {
+  models::issue(stream_, [this, &made, outlet, images, part] {
     if (images == 0) {
       *outcomes_[part] = {};
       return;
@@ -347,7 +337,7 @@ void Model::forward(int layer, int images, int part) {
 }
 
 void Model::evaluate(int images) {
-  issue([this, images] {
+  models::issue(stream_, [this, images] {
     *outcomes_[0] = {};
     for (Named& named : layers_) {
       if (images > 0) named.made.at(0)->evaluate(images);
@@ -370,7 +360,7 @@ Slice Model::backward(int layer, int images, Gradients how, int part) {
   if (adds && !earlier_gradients_) earlier_gradients_ = allocate(size_);
   Layer& made = *named.made.at(part);
   Layer* outlet = outlet_after(layer, part);
-  issue([this, &named, &made, outlet, images, adds] {
+  models::issue(stream_, [this, &named, &made, outlet, images, adds] {
     float* gradients = gradient_arena_ + named.slice.offset;
     if (images == 0) {
       if (!adds) backend_->clear(gradients, named.slice.count);
@@ -399,7 +389,7 @@ void Model::step(const Sgd& how, Slice slice) {
   if (slice.count == 0) return;
   float* momentum = momentum_of(slice);
   if (how.momentum != 0 && !momentum) throw harness::Error("the replica has no memory for the momentum");
-  issue([this, how, slice, momentum] {
+  models::issue(stream_, [this, how, slice, momentum] {
     backend_->step({parameter_arena_ + slice.offset, gradient_arena_ + slice.offset, momentum, slice.count}, how);
   });
 }

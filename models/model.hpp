@@ -193,7 +193,6 @@ class Model {
   void draw();
   void make_layers();
   void make_part(int part);
-  void issue(std::function<void()> work);
   // Null where the replica has no memory for all of it.
   float* momentum_of(Slice slice) const;
 

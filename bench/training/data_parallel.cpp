@@ -4,8 +4,7 @@
 // that root, which works while the others wait. PyTorch's torch/nn/parallel (replicate, scatter_gather,
 // parallel_apply), as described in Li et al. (VLDB 2020), section 2.1.
 #include "bench/training/strategy.hpp"
-#include "harness/device/cpu.hpp"
-#include "models/backends/cross_entropy.hpp"
+#include "harness/device/cuda.hpp"
 
 namespace bench {
 
@@ -24,8 +23,11 @@ class DataParallel : public Strategy {
         logits_(allocate<float>(settings.global_batch * classes_)),
         gradients_(allocate<float>(settings.global_batch * classes_)),
         arrived_(allocate<float>(replicas.ranks() > 1 ? replicas.size() : 0)),
-        loss_(models::make_cross_entropy(std::make_shared<models::Tensor>(models::Shape{static_cast<int>(classes_)}),
-                                         logits_.at(0), gradients_.at(0), labels_.at(0), outcome_)) {}
+        backend_(models::find_backend(harness::is_gpu(stream(root).device()) ? "cudnn" : "plain")
+                     .make({stream(root), static_cast<int>(settings.global_batch)})),
+        outcome_(backend_->make_outcome()),
+        loss_(backend_->cross_entropy(backend_->input({static_cast<int>(classes_)}, logits_.at(0), gradients_.at(0)),
+                                      labels_.at(0), *outcome_)) {}
 
   void load(const Batch& batch) override {
     replicas_.deal(batch);
@@ -48,7 +50,7 @@ class DataParallel : public Strategy {
       });
     });
     step.compute("loss", [&] {
-      harness::run(stream(root), [this, images = static_cast<int>(replicas_.images())] {
+      models::issue(stream(root), [this, images = static_cast<int>(replicas_.images())] {
         loss_->forward(images);
         loss_->backward(images);
       });
@@ -71,7 +73,7 @@ class DataParallel : public Strategy {
     step.compute("update", [&] { model(root).step(sgd()); });
   }
 
-  double loss() const override { return outcome_.loss; }
+  double loss() const override { return outcome_->loss; }
   std::size_t bytes_moved() const override {
     const std::size_t peers = replicas_.ranks() - 1;
     const std::size_t away = replicas_.images() - replicas_.images(root);  // images of other ranks
@@ -138,8 +140,9 @@ class DataParallel : public Strategy {
   Array<float> images_;
   Array<std::uint8_t> labels_;
   Array<float> logits_, gradients_;
-  Array<float> arrived_;  // gradients of another rank
-  models::Outcome outcome_;
+  Array<float> arrived_;                      // gradients of another rank
+  std::unique_ptr<models::Backend> backend_;  // of the loss
+  std::shared_ptr<models::Outcome> outcome_;
   models::LayerPointer loss_;
 };
 

@@ -129,17 +129,13 @@ std::vector<json> Sweep::points() const {
   return points;
 }
 
-std::optional<std::string> Sweep::refuses(const json& point, const harness::Devices& devices) const {
+std::optional<std::string> Sweep::refuses(const harness::Devices& devices) const {
   const int slow_rank = conditions(devices.size()).slow_rank;
   if (slow_rank >= 0 && harness::is_gpu(devices[slow_rank])) return "only CPU devices can be made slow";
-  if (point["strategy"] == "data_parallel" && harness::is_gpu(devices[0])) {
-    return "data_parallel takes the loss on the host, and its root is a GPU";
-  }
   for (int rank = 0; rank < devices.size(); ++rank) {
     if (!harness::is_gpu(devices[rank])) continue;
     if (slow_link() > 0) return "only CPU devices pretend to have a slow link";
     if (options_.text("grad-dtype") != "f32") return "only CPU devices send gradients as another type than f32";
-    if (strategy_of(point).piece != Piece::replica) return "only CPU devices take a piece of a network";
   }
   return std::nullopt;
 }

@@ -30,8 +30,8 @@ class Sweep {
   // that share the replicas. One device has nothing to reduce: one algorithm stands for all there.
   std::vector<std::vector<nlohmann::json>> fleets_of(const nlohmann::json& block) const;
   std::vector<nlohmann::json> points() const;
-  // Why a point cannot be had on these devices, if it cannot.
-  std::optional<std::string> refuses(const nlohmann::json& point, const harness::Devices& devices) const;
+  // Why these devices cannot do what was asked for, if they cannot.
+  std::optional<std::string> refuses(const harness::Devices& devices) const;
   // The row of a point.
   harness::Result describe(const nlohmann::json& point, const harness::Devices& devices) const;
   // The command that repeats a described point alone.

@@ -3,141 +3,20 @@
 // linear layers. All in f32, images in the order [image][channel][row][column]. Everything is issued to the replica's
 // stream by the thread that calls. How a convolution is computed, and the memory for it, is settled when its layer is
 // made; ways that give the same bits every time are preferred.
-#include <cublas_v2.h>
-#include <cudnn.h>
+#include "models/backends/cudnn_layer.hpp"
 
 #include <algorithm>
 #include <array>
 #include <new>
-#include <string>
-#include <vector>
+#include <optional>
 
-#include "harness/device/cuda_native.hpp"
-#include "models/backend.hpp"
 #include "models/backends/kernels.hpp"
 
 namespace models {
 
 namespace {
 
-void check(cudnnStatus_t status, const char* doing) {
-  if (status != CUDNN_STATUS_SUCCESS)
-    throw harness::Error(std::string(doing) + ": cuDNN: " + cudnnGetErrorString(status));
-}
-void check(cublasStatus_t status, const char* doing) {
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    throw harness::Error(std::string(doing) + ": cuBLAS: " + cublasGetStatusString(status));
-  }
-}
-
-constexpr float one = 1, none = 0;  // what a result is multiplied by, and what was there before
-
-// A descriptor of cuDNN's, or a library's handle.
-template <typename Handle, auto create, auto destroy>
-class Owned {
- public:
-  Owned() { check(create(&handle_), "making a handle"); }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  ~Owned() { destroy(handle_); }
-  Handle get() const { return handle_; }
-
- private:
-  Handle handle_ = nullptr;
-};
-using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>;
-using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>;
-using ConvolutionDescriptor =
-    Owned<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor>;
-using PoolingDescriptor = Owned<cudnnPoolingDescriptor_t, cudnnCreatePoolingDescriptor, cudnnDestroyPoolingDescriptor>;
-using ActivationDescriptor =
-    Owned<cudnnActivationDescriptor_t, cudnnCreateActivationDescriptor, cudnnDestroyActivationDescriptor>;
-
-// What the layers of a replica share. The workspace is one for all, since they run one after the other.
-struct Library {
-  explicit Library(const Workplace& place) : workplace(place), stream(on_its_gpu(place.stream)) {
-    check(cudnnSetStream(dnn.get(), stream), "giving cuDNN a stream");
-    check(cublasSetStream(blas.get(), stream), "giving cuBLAS a stream");
-  }
-  void reserve(std::size_t bytes) {
-    if (bytes > workspace.bytes()) workspace = workplace.stream.device().allocate(bytes);
-  }
-
-  // The handles that are made next belong to the current GPU.
-  static cudaStream_t on_its_gpu(harness::Stream& stream) {
-    harness::use_gpu(harness::gpu_of(stream.device()));
-    return harness::native_stream(stream);
-  }
-
-  Workplace workplace;
-  cudaStream_t stream;
-  Owned<cudnnHandle_t, cudnnCreate, cudnnDestroy> dnn;
-  Owned<cublasHandle_t, cublasCreate, cublasDestroy> blas;
-  harness::Buffer workspace;
-};
-
-struct Values : Tensor {
-  Values(Library& library, const Shape& of_one_image, float* there = nullptr) : Tensor(of_one_image), value(there) {
-    if (there) return;
-    const std::size_t bytes = library.workplace.capacity * shape.size() * sizeof(float);
-    for (float** data : {&value, &gradient}) {
-      memory.push_back(library.workplace.stream.device().allocate(bytes));
-      *data = reinterpret_cast<float*>(memory.back().data());
-    }
-  }
-  Extent extent() const override { return {value, gradient, memory.empty() ? 0 : memory.back().bytes()}; }
-  // Of the first `images`.
-  cudnnTensorDescriptor_t described(int images) const {
-    check(cudnnSetTensor4dDescriptor(descriptor.get(), CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, images, shape.channels,
-                                     shape.height, shape.width),
-          "describing a tensor");
-    return descriptor.get();
-  }
-
-  float* value = nullptr;
-  float* gradient = nullptr;  // null for the images that are loaded
-  std::vector<harness::Buffer> memory;
-  TensorDescriptor descriptor;
-};
-using ValuesPointer = std::shared_ptr<Values>;
-
-// A layer from `in` to `out`, on the library's stream.
-class GpuLayer : public Layer {
- public:
-  GpuLayer(Library& library, ValuesPointer in, const ValuesPointer& out)
-      : Layer(out), library_(library), in_(std::move(in)), out_(out) {}
-
- protected:
-  Library& library_;
-  const ValuesPointer in_, out_;
-};
-
-// With a bias for each channel of what it puts out.
-class Weighted : public GpuLayer {
- public:
-  Weighted(Library& library, const ValuesPointer& in, const ValuesPointer& out, const Weights& weights)
-      : GpuLayer(library, in, out), weights_(weights) {
-    check(cudnnSetTensor4dDescriptor(bias_.get(), CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, out->shape.channels, 1, 1),
-          "describing a bias");
-  }
-
- protected:
-  void add_bias(int images) {
-    check(cudnnAddTensor(library_.dnn.get(), &one, bias_.get(), weights_.bias, &one, out_->described(images),
-                         out_->value),
-          "adding a bias");
-  }
-  void sum_bias_gradient(int images) {
-    check(cudnnConvolutionBackwardBias(library_.dnn.get(), &one, out_->described(images), out_->gradient, &none,
-                                       bias_.get(), weights_.bias_gradient),
-          "summing the gradient of a bias");
-  }
-
-  const Weights weights_;
-
- private:
-  TensorDescriptor bias_;
-};
+using namespace cudnn;
 
 class Convolution : public Weighted {
  public:
@@ -288,6 +167,114 @@ class AveragePool : public GpuLayer {
   PoolingDescriptor how_;
 };
 
+// Over images and pixels. Backward finds mean and deviation of the batch where forward left them.
+class BatchNorm : public GpuLayer {
+ public:
+  BatchNorm(Library& library, const ValuesPointer& in, const ValuesPointer& out, bool relu, const Weights& weights)
+      : GpuLayer(library, in, out), weights_(weights) {
+    if (relu) relu_.emplace(library, out);
+    const int channels = in->shape.channels;
+    check(cudnnSetTensor4dDescriptor(channels_.get(), CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, channels, 1, 1),
+          "describing what batch norm knows of a channel");
+    for (harness::Buffer* each : {&mean_, &deviation_}) {
+      *each = library.workplace.stream.device().allocate(channels * sizeof(float));
+    }
+  }
+
+  void forward(int images) override {
+    check(cudnnBatchNormalizationForwardTraining(library_.dnn.get(), over, &one, &none, in_->described(images),
+                                                 in_->value, out_->described(images), out_->value, channels_.get(),
+                                                 weights_.weight, weights_.bias, replaced, weights_.running_mean,
+                                                 weights_.running_variance, epsilon, mean_.data(), deviation_.data()),
+          "batch norm");
+    if (relu_) relu_->forward(images);
+  }
+  void evaluate(int images) override {
+    check(cudnnBatchNormalizationForwardInference(library_.dnn.get(), over, &one, &none, in_->described(images),
+                                                  in_->value, out_->described(images), out_->value, channels_.get(),
+                                                  weights_.weight, weights_.bias, weights_.running_mean,
+                                                  weights_.running_variance, epsilon),
+          "batch norm by its running statistics");
+    if (relu_) relu_->forward(images);
+  }
+  void backward(int images) override {
+    if (relu_) relu_->backward(images);
+    check(cudnnBatchNormalizationBackward(library_.dnn.get(), over, &one, &none, &one, &none, in_->described(images),
+                                          in_->value, out_->described(images), out_->gradient, in_->described(images),
+                                          in_->gradient, channels_.get(), weights_.weight, weights_.weight_gradient,
+                                          weights_.bias_gradient, epsilon, mean_.data(), deviation_.data()),
+          "batch norm, gradient");
+  }
+
+ private:
+  static constexpr cudnnBatchNormMode_t over = CUDNN_BATCHNORM_SPATIAL;
+  static constexpr double replaced = 0.1, epsilon = 1e-5;
+
+  const Weights weights_;
+  std::optional<Relu> relu_ = {};
+  TensorDescriptor channels_;
+  harness::Buffer mean_, deviation_;  // of the batch; the latter is cuDNN's inverse of it
+};
+
+class Branch : public GpuLayer {
+ public:
+  using GpuLayer::GpuLayer;
+
+  void forward(int) override {}
+  void backward(int images) override {
+    library_.workplace.stream.reduce(out_->gradient, in_->gradient, images * in_->shape.size(),
+                                     {harness::Dtype::f32, harness::Op::sum, 1});
+  }
+};
+
+class ResidualSum : public GpuLayer {
+ public:
+  ResidualSum(Library& library, const ValuesPointer& main, ValuesPointer shortcut)
+      : GpuLayer(library, main, main), shortcut_(std::move(shortcut)) {}
+
+  void forward(int images) override {
+    library_.use_gpu();
+    harness::check_cuda(
+        kernels::launch_add_and_relu(in_->value, shortcut_->value, images * in_->shape.size(), library_.stream),
+        "residual sum");
+  }
+  void backward(int images) override {
+    library_.use_gpu();
+    harness::check_cuda(kernels::launch_relu_gradients(in_->value, in_->gradient, shortcut_->gradient,
+                                                       images * in_->shape.size(), library_.stream),
+                        "residual sum, gradients");
+  }
+
+ private:
+  const ValuesPointer shortcut_;
+};
+
+// In memory a run of channels is a run of columns: a row is an image.
+class Outlet : public GpuLayer {
+ public:
+  Outlet(Library& library, const ValuesPointer& in, const ValuesPointer& out, Slice channels)
+      : GpuLayer(library, in, out), before_(channels.offset * in->shape.pixels()) {}
+
+  void forward(int images) override { copy(out_->value, *out_, in_->value + before_, *in_, images); }
+  void backward(int images) override {
+    if (!in_->gradient) return;
+    library_.use_gpu();
+    harness::check_cuda(cudaMemsetAsync(in_->gradient, 0, images * bytes_of(*in_), library_.stream), "clearing");
+    copy(in_->gradient + before_, *in_, out_->gradient, *out_, images);
+  }
+
+ private:
+  static std::size_t bytes_of(const Values& row) { return row.shape.size() * sizeof(float); }
+  void copy(float* to, const Values& to_row, const float* from, const Values& from_row, int images) {
+    library_.use_gpu();
+    harness::check_cuda(cudaMemcpy2DAsync(to, bytes_of(to_row), from, bytes_of(from_row), bytes_of(*out_), images,
+                                          cudaMemcpyDeviceToDevice, library_.stream),
+                        "copying channels");
+  }
+
+  const std::size_t before_;  // elements of an image
+};
+
 class CrossEntropy : public Layer {
  public:
   CrossEntropy(Library& library, ValuesPointer in, const std::uint8_t* labels, Outcome& outcome)
@@ -299,7 +286,7 @@ class CrossEntropy : public Layer {
   }
 
   void forward(int images) override {
-    use();
+    library_.use_gpu();
     auto* losses = reinterpret_cast<double*>(losses_.data());
     auto* hits = reinterpret_cast<int*>(hits_.data());
     auto* total = reinterpret_cast<Outcome*>(total_.data());
@@ -310,7 +297,7 @@ class CrossEntropy : public Layer {
     library_.workplace.stream.copy(total, &outcome_, sizeof(Outcome));
   }
   void backward(int images) override {
-    use();
+    library_.use_gpu();
     harness::check_cuda(
         kernels::launch_loss_gradient(in_->value, labels_, in_->gradient, images, classes(), library_.stream),
         "gradient of the loss");
@@ -318,7 +305,6 @@ class CrossEntropy : public Layer {
 
  private:
   int classes() const { return static_cast<int>(in_->shape.size()); }
-  void use() const { harness::use_gpu(harness::gpu_of(library_.workplace.stream.device())); }
 
   Library& library_;
   const ValuesPointer in_;
@@ -332,9 +318,7 @@ class Cudnn : public Backend {
   explicit Cudnn(const Workplace& workplace) : library_(workplace) {}
 
   TensorPointer input(const Shape& shape, float* values, float* gradients) override {
-    auto tensor = std::make_shared<Values>(library_, shape, values);
-    tensor->gradient = gradients;
-    return tensor;
+    return std::make_shared<Values>(shape, values, gradients);
   }
   LayerPointer convolution(const TensorPointer& in, int channels, const Window& window,
                            const Weights& weights) override {
@@ -342,13 +326,21 @@ class Cudnn : public Backend {
         library_, values(in), make({channels, window.outputs(in->shape.height), window.outputs(in->shape.width)}),
         window, weights);
   }
-  LayerPointer batch_norm(const TensorPointer&, bool, const Weights&) override { throw missing("batch norm"); }
-  LayerPointer relu(const TensorPointer& in) override { return std::make_unique<Relu>(library_, values(in)); }
-  LayerPointer branch(const TensorPointer&) override { throw missing("values with two readers"); }
-  LayerPointer residual_sum(const TensorPointer&, const TensorPointer&) override {
-    throw missing("sums of two layers");
+  LayerPointer batch_norm(const TensorPointer& in, bool relu, const Weights& weights) override {
+    return std::make_unique<BatchNorm>(library_, values(in), make(in->shape), relu, weights);
   }
-  LayerPointer outlet(const TensorPointer&, Slice) override { throw missing("models that are cut"); }
+  LayerPointer relu(const TensorPointer& in) override { return std::make_unique<Relu>(library_, values(in)); }
+  LayerPointer branch(const TensorPointer& in) override {
+    auto out = std::make_shared<Values>(library_, in->shape, values(in)->value);
+    return std::make_unique<Branch>(library_, values(in), std::move(out));
+  }
+  LayerPointer residual_sum(const TensorPointer& main, const TensorPointer& shortcut) override {
+    return std::make_unique<ResidualSum>(library_, values(main), values(shortcut));
+  }
+  LayerPointer outlet(const TensorPointer& in, Slice channels) override {
+    return std::make_unique<Outlet>(
+        library_, values(in), make({static_cast<int>(channels.count), in->shape.height, in->shape.width}), channels);
+  }
   LayerPointer average_pool(const TensorPointer& in, int side) override {
     return std::make_unique<AveragePool>(
         library_, values(in), make({in->shape.channels, in->shape.height / side, in->shape.width / side}), side);
@@ -361,7 +353,7 @@ class Cudnn : public Backend {
   }
 
   void step(const Trained& what, const Sgd& how) override {
-    harness::use_gpu(harness::gpu_of(library_.workplace.stream.device()));
+    library_.use_gpu();
     const auto images = static_cast<double>(how.images);
     const cudaError_t status = how.momentum == 0 && how.weight_decay == 0
                                    ? kernels::launch_step(what.parameters, what.gradients, what.count,
@@ -391,9 +383,6 @@ class Cudnn : public Backend {
 
  private:
   static ValuesPointer values(const TensorPointer& tensor) { return std::static_pointer_cast<Values>(tensor); }
-  static harness::UsageError missing(const std::string& what) {
-    return harness::UsageError("--backend=cudnn: " + what + " cannot be computed by it; it serves lenet and mlp");
-  }
   ValuesPointer make(const Shape& shape) { return std::make_shared<Values>(library_, shape); }
 
   Library library_;

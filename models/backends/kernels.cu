@@ -35,6 +35,19 @@ cudaError_t launch_totals(const double* losses, const int* hits, double* loss_su
   return cudaGetLastError();
 }
 
+cudaError_t launch_add_and_relu(float* main, const float* shortcut, std::size_t count, cudaStream_t stream) {
+  if (count == 0) return cudaSuccess;
+  add_and_relu<<<blocks_for(count), threads, 0, stream>>>(main, shortcut, count);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_relu_gradients(const float* sum, float* main_gradient, float* shortcut_gradient, std::size_t count,
+                                  cudaStream_t stream) {
+  if (count == 0) return cudaSuccess;
+  relu_gradients<<<blocks_for(count), threads, 0, stream>>>(sum, main_gradient, shortcut_gradient, count);
+  return cudaGetLastError();
+}
+
 cudaError_t launch_step(float* parameters, const float* gradients, std::size_t count, float rate, cudaStream_t stream) {
   if (count == 0) return cudaSuccess;
   step<<<blocks_for(count), threads, 0, stream>>>(parameters, gradients, count, rate);

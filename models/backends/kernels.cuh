@@ -49,6 +49,21 @@ __global__ void totals(const double* losses, const int* hits, double* loss_sum, 
   *correct = count;
 }
 
+__global__ void add_and_relu(float* main, const float* shortcut, std::size_t count) {
+  const std::size_t stride = std::size_t(gridDim.x) * blockDim.x;
+  for (std::size_t i = std::size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+    const float sum = main[i] + shortcut[i];
+    main[i] = sum < 0 ? 0 : sum;  // a NaN stays one
+  }
+}
+
+__global__ void relu_gradients(const float* sum, float* main_gradient, float* shortcut_gradient, std::size_t count) {
+  const std::size_t stride = std::size_t(gridDim.x) * blockDim.x;
+  for (std::size_t i = std::size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+    shortcut_gradient[i] = main_gradient[i] = sum[i] > 0 ? main_gradient[i] : 0;
+  }
+}
+
 __global__ void step(float* parameters, const float* gradients, std::size_t count, float rate) {
   const std::size_t stride = std::size_t(gridDim.x) * blockDim.x;
   for (std::size_t i = std::size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {

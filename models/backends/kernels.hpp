@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU backend computes that no library offers as one call: the loss, and the step of SGD.
+// What a GPU backend computes that no library offers as one call: the loss, the sum at the end of a residual block,
+// and the step of SGD.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,6 +21,14 @@ cudaError_t launch_loss_gradient(const float* logits, const std::uint8_t* labels
 // Sums over the images, in their order.
 cudaError_t launch_totals(const double* losses, const int* hits, double* loss, int* correct, int images,
                           cudaStream_t stream);
+
+// main = relu(main + shortcut).
+cudaError_t launch_add_and_relu(float* main, const float* shortcut, std::size_t count, cudaStream_t stream);
+
+// Backward of that: the gradient of the sum, which lies where that of `main` does, is zero where the sum was not
+// positive; so it is that of both.
+cudaError_t launch_relu_gradients(const float* sum, float* main_gradient, float* shortcut_gradient, std::size_t count,
+                                  cudaStream_t stream);
 
 // parameters -= rate * gradients.
 cudaError_t launch_step(float* parameters, const float* gradients, std::size_t count, float rate, cudaStream_t stream);

@@ -178,8 +178,8 @@ std::string name_of(const testing::TestParamInfo<EverySchedule::ParamType>& info
          (placement == Placement::in_place ? "_in_place" : "_out_of_place");
 }
 
-auto shapes_of(const std::vector<Algorithm>& rows) {
-  return testing::Combine(testing::ValuesIn(rows), testing::Range(2, most_ranks + 1),
+auto shapes_of(const std::vector<Algorithm>& rows, int fewest = 2, int most = most_ranks) {
+  return testing::Combine(testing::ValuesIn(rows), testing::Range(fewest, most + 1),
                           testing::Values(Placement::in_place, Placement::out_of_place));
 }
 
@@ -192,6 +192,7 @@ std::vector<Algorithm> all_rows() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalogue, EverySchedule, shapes_of(all_rows()), name_of);
+INSTANTIATE_TEST_SUITE_P(Slow, EverySchedule, shapes_of(all_rows(), most_ranks + 1, 8), name_of);
 INSTANTIATE_TEST_SUITE_P(Catalogue, EveryAllReduce, shapes_of({algorithms().begin(), algorithms().end()}), name_of);
 
 }  // namespace

@@ -2,11 +2,14 @@
 """The forecast of bench_train: layers of a profile and simulated all-reduces, put together by hand here."""
 import json
 import math
+import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import unittest
 
-from bench_case import BenchCase
+from bench_case import ROOT, BenchCase
 
 # Forward 1 + 2 + 3 ms, backward 2 + 4 + 6 ms for 64 images; the last layer's gradients are ready first.
 LAYERS = [{"name": f"layer{i}", "forward_seconds": i * 1e-3, "backward_seconds": i * 2e-3, "parameters": 1 << 20}
@@ -123,6 +126,17 @@ class Forecast(BenchCase):
         rows = self.forecast("--topology=dgx-a100", "--without=none,nvlink", "--strategy=distributed", "--scaling=weak")
         eight = {row["point"]["without"]: row["metrics"] for row in rows if row["point"]["ranks"] == 8}
         self.assertGreater(eight[None]["scaling_efficiency"], 1.5 * eight["nvlink"]["scaling_efficiency"])
+
+    def test_a_forecast_is_held_against_the_step_that_is_then_measured(self):
+        command = [sys.executable, "-m", "bench.forecast", f"--bin={os.environ['RINGMARK_BIN']}"]
+        done = subprocess.run([*command, "--model=lenet:4", "--strategy=scratch", "--rounds=1"], cwd=ROOT,
+                              capture_output=True, text=True, check=False, timeout=600)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"\| lenet +\| scratch +\| ring +\| 2 .*s .*s .*s .*\| [0-9.]+ +\| [0-9.]+")
+        self.assertRegex(done.stdout, r"error \d+% from layers alone, \d+% from layers on all devices at once")
+        for option, status in (("--model=lenet", 2), ("--rounds=0", 2), ("--model=alexnet:4", 1), ("--devices=x", 2)):
+            done = subprocess.run([*command, option], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (status, "", 1), done.stderr)
 
     def test_bad_input_is_one_line_and_status_two(self):
         profile = f"--profile={self.profile}"

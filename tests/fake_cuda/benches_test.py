@@ -226,35 +226,73 @@ class Train(FakeCase):
         if "built without cuDNN" in self.run_bench(*probe).stderr:
             self.skipTest("this build has no cuDNN")
 
-    def test_lenet_reproduces_pytorch_on_one_gpu_and_on_two(self):
+    def test_lenet_reproduces_pytorch_by_every_strategy_on_one_two_and_four_gpus(self):
         golden = json.loads((ROOT / "tests/models/golden/lenet_he_B64_lr0.1.json").read_text())
         steps = 3
-        rows = self.results("--model=lenet", "--device=cuda:0,cuda:1,2", "--strategy=distributed",
-                            "--algorithm=ring", "--scaling=strong", "--batch=64", f"--steps={steps}", "--lr=0.1",
-                            "--init=he", f"--seed={golden['seed']}", "--order=sequential", "--iterations=1",
-                            "--warmup=0")
-        self.assertEqual([row["point"]["ranks"] for row in rows], [1, 2])
+        strategies = ["scratch", "distributed", "data_parallel", "sharded", "pipeline", "tensor"]
+        rows = self.results("--model=lenet", "--device=cuda:0,cuda:1,2,cuda:0,1,2,3",
+                            f"--strategy={','.join(strategies)}", "--algorithm=ring", "--scaling=strong", "--batch=64",
+                            f"--steps={steps}", "--lr=0.1", "--init=he", f"--seed={golden['seed']}",
+                            "--order=sequential", "--iterations=1", "--warmup=0")
+        found = {(row["point"]["ranks"], row["point"]["strategy"]) for row in rows}
+        self.assertEqual(found, {(ranks, name) for ranks in (1, 2, 4) for name in strategies})
         for row in rows:
-            self.assertEqual((row["status"], row["nature"], row["point"]["backend"]), ("ok", "emulated", "cudnn"))
+            self.assertEqual((row["status"], row["nature"], row["point"]["backend"]), ("ok", "emulated", "cudnn"),
+                             row["reason"])
             for loss, expected in zip(row["losses"], golden["loss_mean"][:steps], strict=True):
                 self.assertAlmostEqual(loss, expected, delta=1e-5 * expected)
 
-    def test_the_smallest_model_trains_too_and_a_network_with_missing_layers_is_one_line(self):
+    def test_the_smallest_model_trains_too(self):
         rows = self.results("--model=mlp", "--device=cuda:0,1,2", "--data=synthetic", "--steps=3", "--batch=7",
                             "--iterations=1")
         self.assertTrue(all(row["check"] == "exact" for row in rows))
         # What only CPU devices can do is refused there, and ends nothing else.
-        for options, refused in ((["--strategy=data_parallel,scratch"], "data_parallel"),
-                                 (["--strategy=scratch", "--slow=1:2"], "scratch"),
+        for options, refused in ((["--strategy=scratch", "--slow=1:2"], "scratch"),
                                  (["--strategy=scratch", "--grad-dtype=bf16"], "scratch")):
             rows = self.results("--model=mlp", "--device=cuda:0,1,cpu:2", "--data=synthetic", "--steps=1", "--batch=7",
                                 "--iterations=1", *options)
             for row in rows:
                 there = row["point"]["device"] == "cuda:0,1" and row["point"]["strategy"] == refused
                 self.assertEqual(row["status"], "refused" if there else "ok", row["reason"])
-        done = self.run_bench("--model=resnet18", "--device=cuda:0", "--data=synthetic", "--steps=1")
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("--backend=cudnn", done.stderr)
+
+    def test_resnet18_reproduces_pytorch_on_one_gpu_and_on_two_and_cpu_devices_on_four(self):
+        train = ["--model=resnet18", "--strategy=distributed", "--algorithm=ring", "--scaling=strong", "--batch=8",
+                 "--lr=0.0005", "--init=he", "--order=sequential", "--iterations=1", "--warmup=0", "--steps=2"]
+        for device, name in (("cuda:0", "resnet18_he_B8_lr0.0005"), ("cuda:1,2", "resnet18_he_B8_lr0.0005_k2")):
+            golden = json.loads((ROOT / f"tests/models/golden/{name}.json").read_text())
+            (row,) = self.results(*train, f"--device={device}", f"--seed={golden['seed']}")
+            self.assertEqual((row["status"], row["nature"], row["point"]["backend"]), ("ok", "emulated", "cudnn"))
+            for loss, expected in zip(row["losses"], golden["loss_mean"], strict=False):
+                self.assertAlmostEqual(loss, expected, delta=2e-3 * expected)
+        on_gpus, on_cpus = self.results(*train, "--device=cuda:0,1,2,3,cpu:4")
+        self.assertEqual(len(on_gpus["losses"]), 2)
+        for loss, expected in zip(on_gpus["losses"], on_cpus["losses"], strict=True):
+            self.assertAlmostEqual(loss, expected, delta=2e-3 * expected)
+
+    def test_resnet18_is_tested_with_its_running_statistics(self):
+        on_gpu, on_cpu = self.results("--model=resnet18", "--device=cuda:0,cpu:1", "--strategy=scratch",
+                                      "--data=synthetic", "--batch=50", "--steps=1", "--iterations=1", "--warmup=0",
+                                      "--eval")
+        self.assertAlmostEqual(on_gpu["metrics"]["test_accuracy"], on_cpu["metrics"]["test_accuracy"], delta=0.01)
+
+
+class Model(FakeCase):
+    binary = "bench_model"
+
+    def test_both_networks_layer_by_layer_with_gradients_held_against_plain_loops(self):
+        probe = self.run_bench("--backend=cudnn", "--batch=1", "--list")
+        if "built without cuDNN" in probe.stderr:
+            self.skipTest("this build has no cuDNN")
+        rows = self.results("--device=cuda:1", "--model=lenet,resnet18", "--batch=3", "--iterations=2",
+                            "--time-budget=10ms")
+        self.assertEqual([row["point"]["model"] for row in rows], ["lenet", "resnet18"])
+        for row in rows:
+            self.assertEqual((row["status"], row["check"], row["nature"], row["point"]["backend"]),
+                             ("ok", "tolerance", "emulated", "cudnn"), row["reason"])
+            self.assertTrue(row["layers"])
+        done = self.run_bench("--device=cuda:1", "--backend=plain", "--batch=3")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        self.assertIn("--backend", done.stderr)
 
 
 class Link(FakeCase):

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of cuDNN that this project calls, for the fake machine: loops over host memory with sums in double,
-// issued as work of the handle's stream. Only what is used: f32, [image][channel][row][column], square windows.
+// The functions of cuDNN that this project calls, for the fake machine, issued as work of the handle's stream:
+// convolutions by oneDNN, since loops would take minutes, the rest loops over host memory with sums in double. Only
+// what is used: f32, [image][channel][row][column], square windows.
 #include <cudnn.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <unordered_map>
+#include <vector>
 
+#include "models/backends/onednn_compat.hpp"
 #include "tests/fake_cuda/machine.hpp"
 
 struct cudnnContext {
@@ -75,26 +80,59 @@ cudnnStatus_t drop(Descriptor* descriptor) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Visits every product of a convolution: (place in x, place in w, place in y), for one image.
-template <typename Visit>
-void each_product(const cudnnTensorStruct& x, const cudnnFilterStruct& w, const cudnnConvolutionStruct& how,
-                  const cudnnTensorStruct& y, int image, int to, Visit&& visit) {
-  for (int from = 0; from < x.c; ++from) {
-    for (int r = 0; r < w.r; ++r) {
-      for (int s = 0; s < w.s; ++s) {
-        const std::size_t weight = ((static_cast<std::size_t>(to) * w.c + from) * w.r + r) * w.s + s;
-        for (int row = 0; row < y.h; ++row) {
-          const int in_row = row * how.stride + r - how.padding;
-          if (in_row < 0 || in_row >= x.h) continue;
-          for (int column = 0; column < y.w; ++column) {
-            const int in_column = column * how.stride + s - how.padding;
-            if (in_column < 0 || in_column >= x.w) continue;
-            visit(x.at(image, from, in_row, in_column), weight, y.at(image, to, row, column));
-          }
-        }
-      }
-    }
+// A convolution for oneDNN, over memory in the order that cuDNN has it.
+struct Convolution {
+  using memory = dnnl::memory;
+
+  Convolution(const cudnnTensorStruct& x_is, const cudnnFilterStruct& w_is, const cudnnConvolutionStruct& how,
+              const cudnnTensorStruct& y_is)
+      : x({x_is.n, x_is.c, x_is.h, x_is.w}, memory::data_type::f32, memory::format_tag::nchw),
+        w({w_is.k, w_is.c, w_is.r, w_is.s}, memory::data_type::f32, memory::format_tag::oihw),
+        y({y_is.n, y_is.c, y_is.h, y_is.w}, memory::data_type::f32, memory::format_tag::nchw),
+        stride{how.stride, how.stride},
+        padding{how.padding, how.padding},
+        forward(models::onednn::describe<dnnl::convolution_forward>(engine(), dnnl::prop_kind::forward_training, direct,
+                                                                    x, w, y, stride, padding, padding)) {}
+
+  static const dnnl::engine& engine() {
+    static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+    return cpu;
   }
+  static memory at(const memory::desc& desc, const void* data) { return {desc, engine(), const_cast<void*>(data)}; }
+
+  template <typename Primitive>
+  void execute(const typename Primitive::primitive_desc& how, std::unordered_map<int, memory> arguments) const {
+    std::vector<char> scratchpad(how.scratchpad_desc().get_size());
+    arguments.emplace(DNNL_ARG_SCRATCHPAD, at(how.scratchpad_desc(), scratchpad.data()));
+    dnnl::stream stream(engine());
+    Primitive(how).execute(stream, arguments);
+    stream.wait();
+  }
+  template <typename Primitive>
+  typename Primitive::primitive_desc backward(const memory::desc& first, const memory::desc& second,
+                                              const memory::desc& third) const {
+    return models::onednn::describe_backward<Primitive>(engine(), forward, direct, first, second, third, stride,
+                                                        padding, padding);
+  }
+
+  static constexpr auto direct = dnnl::algorithm::convolution_direct;
+  const memory::desc x, w, y;
+  const memory::dims stride, padding;
+  const dnnl::convolution_forward::primitive_desc forward;
+};
+
+template <typename Visit>
+void each_of_channel(const cudnnTensorStruct& tensor, int channel, Visit&& visit) {
+  for (int image = 0; image < tensor.n; ++image) {
+    const std::size_t first = tensor.at(image, channel);
+    for (std::size_t i = 0; i < std::size_t(tensor.h) * tensor.w; ++i) visit(first + i);
+  }
+}
+bool fits_batch_norm(cudnnBatchNormMode_t mode, const cudnnTensorStruct& x, const cudnnTensorStruct& y,
+                     const cudnnTensorStruct& channels, double epsilon) {
+  const bool alike = x.n == y.n && x.c == y.c && x.h == y.h && x.w == y.w;
+  return mode == CUDNN_BATCHNORM_SPATIAL && alike && channels.n == 1 && channels.c == x.c && channels.h == 1 &&
+         channels.w == 1 && epsilon >= CUDNN_BN_MIN_EPSILON;
 }
 
 template <typename Found, typename Algorithm>
@@ -202,17 +240,10 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, c
   require_scales(alpha, beta, 0);
   require_workspace(workspace, workspace_bytes);
   return issue(handle, "cudnnConvolutionForward", {{x, x_desc->size()}, {w, w_desc->size()}, {y, y_desc->size()}},
-               [=, xd = *x_desc, wd = *w_desc, hd = *how, yd = *y_desc] {
-                 std::vector<double> sums(yd.size());
-                 for (int image = 0; image < yd.n; ++image) {
-                   for (int to = 0; to < yd.c; ++to) {
-                     each_product(xd, wd, hd, yd, image, to, [&](std::size_t a, std::size_t b, std::size_t c) {
-                       sums[c] += double{floats(x)[a]} * floats(w)[b];
-                     });
-                   }
-                 }
-                 std::transform(sums.begin(), sums.end(), floats(y),
-                                [](double sum) { return static_cast<float>(sum); });
+               [=, call = Convolution(*x_desc, *w_desc, *how, *y_desc)] {
+                 call.execute<dnnl::convolution_forward>(call.forward, {{DNNL_ARG_SRC, call.at(call.x, x)},
+                                                                        {DNNL_ARG_WEIGHTS, call.at(call.w, w)},
+                                                                        {DNNL_ARG_DST, call.at(call.y, y)}});
                });
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
@@ -223,19 +254,15 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                                              const cudnnFilterDescriptor_t w_desc, void* dw) {
   require_scales(alpha, beta, 0);
   require_workspace(workspace, workspace_bytes);
-  return issue(
-      handle, "cudnnConvolutionBackwardFilter", {{x, x_desc->size()}, {dy, y_desc->size()}, {dw, w_desc->size()}},
-      [=, xd = *x_desc, wd = *w_desc, hd = *how, yd = *y_desc] {
-        std::vector<double> sums(wd.size());
-        for (int image = 0; image < yd.n; ++image) {
-          for (int to = 0; to < yd.c; ++to) {
-            each_product(xd, wd, hd, yd, image, to, [&](std::size_t a, std::size_t b, std::size_t c) {
-              sums[b] += double{floats(x)[a]} * floats(dy)[c];
-            });
-          }
-        }
-        std::transform(sums.begin(), sums.end(), floats(dw), [](double sum) { return static_cast<float>(sum); });
-      });
+  return issue(handle, "cudnnConvolutionBackwardFilter",
+               {{x, x_desc->size()}, {dy, y_desc->size()}, {dw, w_desc->size()}},
+               [=, call = Convolution(*x_desc, *w_desc, *how, *y_desc)] {
+                 using Primitive = dnnl::convolution_backward_weights;
+                 call.execute<Primitive>(call.backward<Primitive>(call.x, call.w, call.y),
+                                         {{DNNL_ARG_SRC, call.at(call.x, x)},
+                                          {DNNL_ARG_DIFF_DST, call.at(call.y, dy)},
+                                          {DNNL_ARG_DIFF_WEIGHTS, call.at(call.w, dw)}});
+               });
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha,
                                            const cudnnFilterDescriptor_t w_desc, const void* w,
@@ -245,19 +272,15 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
                                            const cudnnTensorDescriptor_t x_desc, void* dx) {
   require_scales(alpha, beta, 0);
   require_workspace(workspace, workspace_bytes);
-  return issue(
-      handle, "cudnnConvolutionBackwardData", {{w, w_desc->size()}, {dy, y_desc->size()}, {dx, x_desc->size()}},
-      [=, xd = *x_desc, wd = *w_desc, hd = *how, yd = *y_desc] {
-        std::vector<double> sums(xd.size());
-        for (int image = 0; image < yd.n; ++image) {
-          for (int to = 0; to < yd.c; ++to) {
-            each_product(xd, wd, hd, yd, image, to, [&](std::size_t a, std::size_t b, std::size_t c) {
-              sums[a] += double{floats(w)[b]} * floats(dy)[c];
-            });
-          }
-        }
-        std::transform(sums.begin(), sums.end(), floats(dx), [](double sum) { return static_cast<float>(sum); });
-      });
+  return issue(handle, "cudnnConvolutionBackwardData",
+               {{w, w_desc->size()}, {dy, y_desc->size()}, {dx, x_desc->size()}},
+               [=, call = Convolution(*x_desc, *w_desc, *how, *y_desc)] {
+                 using Primitive = dnnl::convolution_backward_data;
+                 call.execute<Primitive>(call.backward<Primitive>(call.x, call.w, call.y),
+                                         {{DNNL_ARG_WEIGHTS, call.at(call.w, w)},
+                                          {DNNL_ARG_DIFF_DST, call.at(call.y, dy)},
+                                          {DNNL_ARG_DIFF_SRC, call.at(call.x, dx)}});
+               });
 }
 cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void* alpha,
                                            const cudnnTensorDescriptor_t y_desc, const void* dy, const void* beta,
@@ -286,6 +309,110 @@ cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void* alpha, const cudn
       }
     }
   });
+}
+
+cudnnStatus_t cudnnBatchNormalizationForwardTraining(cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
+                                                     const void* beta, const cudnnTensorDescriptor_t x_desc,
+                                                     const void* x, const cudnnTensorDescriptor_t y_desc, void* y,
+                                                     const cudnnTensorDescriptor_t c_desc, const void* scale,
+                                                     const void* shift, double replaced, void* running_mean,
+                                                     void* running_variance, double epsilon, void* mean,
+                                                     void* deviation) {
+  require_scales(alpha, beta, 0);
+  if (!fits_batch_norm(mode, *x_desc, *y_desc, *c_desc, epsilon)) return CUDNN_STATUS_BAD_PARAM;
+  const std::size_t size = x_desc->size(), channels = c_desc->size();
+  return issue(handle, "cudnnBatchNormalizationForwardTraining",
+               {{x, size},
+                {y, size},
+                {scale, channels},
+                {shift, channels},
+                {running_mean, channels},
+                {running_variance, channels},
+                {mean, channels},
+                {deviation, channels}},
+               [=, xd = *x_desc] {
+                 const double count = double(xd.n) * xd.h * xd.w;
+                 for (int c = 0; c < xd.c; ++c) {
+                   double sum = 0, square = 0;
+                   each_of_channel(xd, c, [&](std::size_t i) { sum += floats(x)[i]; });
+                   const double middle = sum / count;
+                   each_of_channel(xd, c, [&](std::size_t i) { square += std::pow(floats(x)[i] - middle, 2); });
+                   const double inverse = 1 / std::sqrt(square / count + epsilon);
+                   const auto move = [&](void* running, double now) {
+                     floats(running)[c] = static_cast<float>((1 - replaced) * floats(running)[c] + replaced * now);
+                   };
+                   move(running_mean, middle);
+                   move(running_variance, square / std::max(count - 1, 1.0));
+                   floats(mean)[c] = static_cast<float>(middle);
+                   floats(deviation)[c] = static_cast<float>(inverse);
+                   each_of_channel(xd, c, [&](std::size_t i) {
+                     floats(y)[i] =
+                         static_cast<float>((floats(x)[i] - middle) * inverse * floats(scale)[c] + floats(shift)[c]);
+                   });
+                 }
+               });
+}
+cudnnStatus_t cudnnBatchNormalizationForwardInference(cudnnHandle_t handle, cudnnBatchNormMode_t mode,
+                                                      const void* alpha, const void* beta,
+                                                      const cudnnTensorDescriptor_t x_desc, const void* x,
+                                                      const cudnnTensorDescriptor_t y_desc, void* y,
+                                                      const cudnnTensorDescriptor_t c_desc, const void* scale,
+                                                      const void* shift, const void* mean, const void* variance,
+                                                      double epsilon) {
+  require_scales(alpha, beta, 0);
+  if (!fits_batch_norm(mode, *x_desc, *y_desc, *c_desc, epsilon)) return CUDNN_STATUS_BAD_PARAM;
+  const std::size_t size = x_desc->size(), channels = c_desc->size();
+  return issue(handle, "cudnnBatchNormalizationForwardInference",
+               {{x, size}, {y, size}, {scale, channels}, {shift, channels}, {mean, channels}, {variance, channels}},
+               [=, xd = *x_desc] {
+                 for (int c = 0; c < xd.c; ++c) {
+                   const double factor = floats(scale)[c] / std::sqrt(floats(variance)[c] + epsilon);
+                   each_of_channel(xd, c, [&](std::size_t i) {
+                     floats(y)[i] =
+                         static_cast<float>((double{floats(x)[i]} - floats(mean)[c]) * factor + floats(shift)[c]);
+                   });
+                 }
+               });
+}
+// With n the normalised input: gradient of x = scale / deviation * (dy - mean(dy) - n * mean(dy n)).
+cudnnStatus_t cudnnBatchNormalizationBackward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void* alpha,
+                                              const void* beta, const void* parameter_alpha, const void* parameter_beta,
+                                              const cudnnTensorDescriptor_t x_desc, const void* x,
+                                              const cudnnTensorDescriptor_t y_desc, const void* dy,
+                                              const cudnnTensorDescriptor_t, void* dx,
+                                              const cudnnTensorDescriptor_t c_desc, const void* scale, void* dscale,
+                                              void* dshift, double epsilon, const void* mean, const void* deviation) {
+  require_scales(alpha, beta, 0);
+  require_scales(parameter_alpha, parameter_beta, 0);
+  if (!fits_batch_norm(mode, *x_desc, *y_desc, *c_desc, epsilon) || !mean || !deviation) return CUDNN_STATUS_BAD_PARAM;
+  const std::size_t size = x_desc->size(), channels = c_desc->size();
+  return issue(handle, "cudnnBatchNormalizationBackward",
+               {{x, size},
+                {dy, size},
+                {dx, size},
+                {scale, channels},
+                {dscale, channels},
+                {dshift, channels},
+                {mean, channels},
+                {deviation, channels}},
+               [=, xd = *x_desc] {
+                 const double count = double(xd.n) * xd.h * xd.w;
+                 for (int c = 0; c < xd.c; ++c) {
+                   const double middle = floats(mean)[c], inverse = floats(deviation)[c];
+                   const auto normal = [&](std::size_t i) { return (floats(x)[i] - middle) * inverse; };
+                   double sum = 0, product = 0;
+                   each_of_channel(xd, c, [&](std::size_t i) {
+                     sum += floats(dy)[i];
+                     product += floats(dy)[i] * normal(i);
+                   });
+                   floats(dscale)[c] = static_cast<float>(product);
+                   floats(dshift)[c] = static_cast<float>(sum);
+                   each_of_channel(xd, c, [&](std::size_t i) {
+                     floats(dx)[i] = static_cast<float>(floats(scale)[c] * inverse *
+                                                        (floats(dy)[i] - sum / count - normal(i) * product / count));
+                   });
+                 }
+               });
 }
 
 cudnnStatus_t cudnnActivationForward(cudnnHandle_t handle, cudnnActivationDescriptor_t, const void* alpha,

@@ -141,6 +141,13 @@ void add_training(std::unordered_map<std::string, Bind>& table) {
     return Accesses{
         {losses, count * sizeof(double)}, {hits, count * sizeof(int)}, {sum, sizeof(double)}, {correct, sizeof(int)}};
   }));
+  table.insert(row(kernels::add_and_relu, [](float* main, const float* shortcut, std::size_t count) {
+    return Accesses{{main, count * sizeof(float)}, {shortcut, count * sizeof(float)}};
+  }));
+  table.insert(row(kernels::relu_gradients, [](const float* sum, float* main, float* shortcut, std::size_t count) {
+    const std::size_t bytes = count * sizeof(float);
+    return Accesses{{sum, bytes}, {main, bytes}, {shortcut, bytes}};
+  }));
   table.insert(row(kernels::step_with_momentum, [](float* parameters, const float* gradients, float* momentum,
                                                    std::size_t count, float, float, float, float) {
     const std::size_t bytes = count * sizeof(float);

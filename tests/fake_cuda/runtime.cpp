@@ -277,6 +277,16 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   BEGIN(cudaMemcpyAsync);
   return copy(machine, *machine.find(handle), to, from, bytes, false);
 }
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind, cudaStream_t handle) {
+  BEGIN(cudaMemcpy2DAsync);
+  if (width > to_pitch || width > from_pitch) return machine.fail(cudaErrorInvalidPitchValue);
+  for (std::size_t row = 0; row < height; ++row) {
+    copy(machine, *machine.find(handle), static_cast<char*>(to) + row * to_pitch,
+         static_cast<const char*>(from) + row * from_pitch, width, false);
+  }
+  return cudaSuccess;
+}
 cudaError_t cudaMemcpyPeerAsync(void* to, int target, const void* from, int source, std::size_t bytes,
                                 cudaStream_t handle) {
   BEGIN(cudaMemcpyPeerAsync);
