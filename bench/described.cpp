@@ -8,6 +8,7 @@
 #include "allreduce/relabel.hpp"
 #include "allreduce/simulate.hpp"
 #include "allreduce/verify.hpp"
+#include "bench/named_topology.hpp"
 #include "harness/text.hpp"
 
 namespace bench {
@@ -74,19 +75,6 @@ std::vector<allreduce::Rank> rank_order(const std::string& text, const allreduce
   return parse_order(text, machine.size());
 }
 
-allreduce::Topology described_machine(const std::string& name, const std::string& missing,
-                                      const allreduce::Constants& constants) {
-  try {
-    auto machine = allreduce::find_topology(name, constants);
-    if (missing != "none") machine = allreduce::without(machine, missing);
-    allreduce::Router router(machine, allreduce::Mover::copy_engine);
-    for (int rank = 1; rank < machine.size(); ++rank) router.between(0, rank);
-    return machine;
-  } catch (const harness::Error& error) {
-    throw harness::bad_value("topology", name, error.what());
-  }
-}
-
 std::vector<Machine> described_machines(const harness::Options& options, const allreduce::Constants& constants) {
   std::vector<Machine> machines;
   const std::string order = options.text("rank-order");
@@ -95,7 +83,7 @@ std::vector<Machine> described_machines(const harness::Options& options, const a
       Machine machine{name,
                       missing == "none" ? json(nullptr) : json(missing),
                       "given",
-                      described_machine(name, missing, constants),
+                      connected_topology(name, missing, constants),
                       {}};
       if (order != "given") {
         const auto ranks = rank_order(order, machine.described);

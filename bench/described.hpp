@@ -30,11 +30,6 @@ std::vector<harness::Option> topology_options();
 // text.
 std::vector<allreduce::Rank> rank_order(const std::string& text, const allreduce::Topology& machine);
 
-// A machine of --topology, without what --without names ("none": nothing). Throws UsageError for what cannot be read,
-// and where ranks cannot reach each other.
-allreduce::Topology described_machine(const std::string& name, const std::string& missing,
-                                      const allreduce::Constants& constants);
-
 // Every topology that was asked for, with and without what is taken away.
 std::vector<Machine> described_machines(const harness::Options& options, const allreduce::Constants& constants);
 

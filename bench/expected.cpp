@@ -6,6 +6,7 @@
 
 #include "allreduce/algorithms.hpp"
 #include "allreduce/relabel.hpp"
+#include "bench/named_topology.hpp"
 #include "harness/device/dtype.hpp"
 #include "harness/text.hpp"
 
@@ -48,7 +49,7 @@ Expectations::Expectations(const harness::Options& options, const Schedules& sch
   if (named_) {
     const auto &names = options.names("topology"), &missing = options.names("without");
     if (names.size() > 1 || missing.size() > 1) return;
-    machine_ = Machine{names[0], nullptr, "given", described_machine(names[0], missing[0], constants_), {}};
+    machine_ = Machine{names[0], nullptr, "given", connected_topology(names[0], missing[0], constants_), {}};
     return;
   }
   // nvidia-smi numbers the GPUs without regard to this variable.
@@ -146,7 +147,7 @@ std::vector<std::string> in_rank_order(std::vector<std::string> devices, const h
   }
   const allreduce::Constants constants;
   const auto& named = options.names("topology");
-  const auto machine = described_machine(named.empty() ? "auto" : named[0], options.names("without")[0], constants);
+  const auto machine = connected_topology(named.empty() ? "auto" : named[0], options.names("without")[0], constants);
   for (std::string& device : devices) {
     const int size = device == "cuda" ? machine.size() : static_cast<int>(harness::split(device, ',').size());
     const auto gpus = gpus_of(device, size, machine.size());

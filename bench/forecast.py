@@ -7,7 +7,6 @@ each other down, of which one alone knows nothing; so it is forecast again from 
 same time, without communication. The error is that of bench_validate: the mean factor between forecast and measurement,
 less one."""
 
-import argparse
 import json
 import math
 import os
@@ -15,21 +14,11 @@ import statistics
 import sys
 import tempfile
 
-from bench.peers.rounds import DEFAULT_BIN, Failed, count, run_bench, table
+from bench.peers.rounds import DEFAULT_BIN, Failed, count, models, run_bench, table
 from plots import units
 from plots.command import Parser
 
 POINT = ("model", "strategy", "algorithm", "ranks")
-
-
-def models(text):
-    found = []
-    for one in text.split(","):
-        name, colon, batch = one.partition(":")
-        if not name or not colon:
-            raise argparse.ArgumentTypeError(f"'{one}' is not allowed; allowed are a model and its batch, as in lenet:64")
-        found.append((name, count(batch)))
-    return found
 
 
 def steps_of(report):

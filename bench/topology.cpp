@@ -9,6 +9,7 @@
 #include "allreduce/relabel.hpp"
 #include "allreduce/topologies.hpp"
 #include "bench/main.hpp"
+#include "bench/named_topology.hpp"
 #include "bench/session.hpp"
 #include "harness/text.hpp"
 
@@ -40,13 +41,7 @@ class Bench {
     if (options.has("device")) bench::device_points(options, "");  // not used here, and still not to be nonsense
     for (const std::string& name : options.names("topology")) {
       for (const std::string& missing : options.names("without")) {
-        try {
-          auto topology = allreduce::find_topology(name, constants_);
-          if (missing != "none") topology = allreduce::without(topology, missing);
-          machines_.push_back({name, missing, std::move(topology)});
-        } catch (const harness::Error& error) {
-          throw harness::bad_value("topology", name, error.what());
-        }
+        machines_.push_back({name, missing, bench::named_topology(name, missing, constants_)});
       }
     }
     if (machines_.empty() && !options.on("list")) {

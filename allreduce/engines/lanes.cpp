@@ -32,16 +32,17 @@ void LaneProgram::record() {
 
 std::vector<Event> LaneProgram::enqueue(std::span<const Event> ready) {
   const std::size_t set = next_set_++ % problem_.buffers.size();
-  std::vector<Event> ended(lanes_.size());
-  if (!recordings_.empty()) {
-    for (const Event& event : ready) lanes_[0]->wait(event);
-    recordings_[set]->launch();
-    ended.assign(lanes_.size(), lanes_[0]->record());
-    return ended;
-  }
+  if (recordings_.empty()) return run(problem_.buffers[set], ready);
+  for (const Event& event : ready) lanes_[0]->wait(event);
+  recordings_[set]->launch();
+  return std::vector<Event>(lanes_.size(), lanes_[0]->record());
+}
+
+std::vector<Event> LaneProgram::run(const Buffers& buffers, std::span<const Event> ready) {
   for (Rank rank = 0; rank < ranks() && !ready.empty(); ++rank) lanes_[rank]->wait(ready[rank]);
-  issue(problem_.buffers[set]);
-  for (Rank rank = 0; rank < ranks(); ++rank) ended[rank] = lanes_[rank]->record();
+  issue(buffers);
+  std::vector<Event> ended;
+  for (const auto& lane : lanes_) ended.push_back(lane->record());
   return ended;
 }
 

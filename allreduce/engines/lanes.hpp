@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that gives each rank's stream one call a run, eager or recorded once: what contenders on GPUs have in
-// common.
+// A program on a stream a rank, eager or recorded once.
 #pragma once
 
 #include <memory>
@@ -22,6 +21,8 @@ class LaneProgram : public Program {
  protected:
   // One run's calls, on the streams of all ranks.
   virtual void issue(const Buffers& buffers) = 0;
+  // An eager run: begins on each rank when that is ready, and gives when each has ended.
+  virtual std::vector<harness::Event> run(const Buffers& buffers, std::span<const harness::Event> ready);
 
   // For who derives, at the end of its constructor: where the problem wants it, `issue` is recorded for each set.
   void record();

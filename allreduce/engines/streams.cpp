@@ -4,6 +4,7 @@
 #include <set>
 
 #include "allreduce/engine.hpp"
+#include "allreduce/engines/lanes.hpp"
 #include "allreduce/engines/steps.hpp"
 
 namespace allreduce {
@@ -12,71 +13,41 @@ namespace {
 
 using harness::Event;
 
-class StreamsProgram : public Program {
+class StreamsProgram : public LaneProgram {
  public:
   StreamsProgram(const Schedule& schedule, const Problem& problem)
-      : schedule_(schedule), problem_(problem), element_bytes_(harness::size_of(problem.dtype)) {
+      : LaneProgram(problem), schedule_(schedule), element_bytes_(harness::size_of(problem.dtype)) {
     const Verdict verdict = require_fitting(schedule, problem);
-    const int ranks = schedule.shape.ranks;
     steps_ = problem.fused ? fused_steps_of(schedule, verdict) : steps_of(schedule, verdict, problem.direction);
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
       widest_ = std::max(widest_, begin_of(chunk + 1) - begin_of(chunk));
     }
-    for (Rank rank = 0; rank < ranks; ++rank) {
-      harness::Device& device = (*problem.devices)[rank];
-      scratch_.push_back(device.allocate(widest_ * element_bytes_ * schedule.places[rank] * schedule.scratch_width));
-      lanes_.push_back(device.make_stream());
+    for (Rank rank = 0; rank < ranks(); ++rank) {
+      scratch_.push_back(
+          (*problem.devices)[rank].allocate(widest_ * element_bytes_ * schedule.places[rank] * schedule.scratch_width));
     }
     find_crossings();
-    ended_.resize(ranks);
-    if (problem.launch == Launch::graph) record();
+    ended_.resize(ranks());
+    record();
   }
+  ~StreamsProgram() override { stop(); }
 
-  ~StreamsProgram() override {
-    try {
-      sync();
-    } catch (const std::exception&) {  // told by the sync of whoever cared
-    }
-  }
+ private:
+  std::size_t begin_of(int chunk) const { return boundary(schedule_, problem().count, chunk, element_bytes_); }
 
-  std::vector<Event> enqueue(std::span<const Event> ready) override {
-    const std::size_t set = next_set_++ % problem_.buffers.size();
-    if (!recordings_.empty()) {
-      for (const Event& event : ready) lanes_[0]->wait(event);
-      recordings_[set]->launch();
-      ended_.assign(lanes_.size(), lanes_[0]->record());
-      return ended_;
-    }
-    // Where nothing is said of the vectors, they are ready when the run before has ended, which ended in the own lane.
+  void issue(const Buffers& buffers) override { issue_steps(buffers); }
+  // Where nothing is said of the vectors, they are ready when the run before has ended, which ended in the own lane.
+  std::vector<Event> run(const Buffers& buffers, std::span<const Event> ready) override {
     const std::vector<Event> start = ready.empty() ? ended_ : std::vector<Event>(ready.begin(), ready.end());
-    const std::vector<Event> done = issue(problem_.buffers[set], start, ready.empty());
+    const std::vector<Event> done = issue_steps(buffers, start, ready.empty());
     // A rank's run has ended when no lane touches its memory any more.
     for (Rank rank = 0; rank < ranks(); ++rank) {
-      if (!ready.empty() && !touches_own_[rank]) lanes_[rank]->wait(ready[rank]);
-      for (const OpId last : last_touches_[rank]) lanes_[rank]->wait(done[last]);
-      ended_[rank] = lanes_[rank]->record();
+      if (!ready.empty() && !touches_own_[rank]) lane(rank).wait(ready[rank]);
+      for (const OpId last : last_touches_[rank]) lane(rank).wait(done[last]);
+      ended_[rank] = lane(rank).record();
     }
     return ended_;
   }
-
-  double time(int runs) override {
-    next_set_ = 0;
-    const Event begin = lanes_[0]->record(harness::Timing::on);
-    for (Rank rank = 1; rank < ranks(); ++rank) lanes_[rank]->wait(begin);
-    for (int run = 0; run < runs; ++run) enqueue({});
-    for (const Event& event : ended_) lanes_[0]->wait(event);
-    const Event end = lanes_[0]->record(harness::Timing::on);
-    sync();
-    return problem_.devices->seconds_between(begin, end) / runs;
-  }
-
-  void sync() override {
-    for (const auto& lane : lanes_) lane->sync();
-  }
-
- private:
-  int ranks() const { return schedule_.shape.ranks; }
-  std::size_t begin_of(int chunk) const { return boundary(schedule_, problem_.count, chunk, element_bytes_); }
 
   // Which dependencies cross streams, without those that an earlier wait of the same stream already covers.
   void find_crossings() {
@@ -128,11 +99,11 @@ class StreamsProgram : public Program {
   // Gives the steps to the lanes by level, as they are sorted: first-in-first-out streams then never hold up a chunk
   // behind one of a later level. `start`, where given: after which a rank's vector may be touched; its own lane may
   // have waited for that already. Gives the events of the steps that some lane waits for.
-  std::vector<Event> issue(const Buffers& buffers, std::span<const Event> start = {}, bool own_started = false) {
+  std::vector<Event> issue_steps(const Buffers& buffers, std::span<const Event> start = {}, bool own_started = false) {
     std::vector<Event> done(steps_.size());
     for (OpId id = 0; id < static_cast<OpId>(steps_.size()); ++id) {
       const Step& step = steps_[id];
-      harness::Stream& lane = *lanes_[step.lane];
+      harness::Stream& lane = this->lane(step.lane);
       for (const Rank rank : touches_[id]) {
         if (!start.empty() && !(own_started && rank == step.lane)) lane.wait(start[rank]);
       }
@@ -152,27 +123,15 @@ class StreamsProgram : public Program {
       if (step.kind == Kind::copy) {
         lane.copy(address(step.from), to, count * element_bytes_);
       } else {
-        const bool divides = problem_.op == harness::Op::avg && step.divides;
-        lane.reduce(address(step.from), to, count, {problem_.dtype, problem_.op, divides ? ranks() : 1});
+        const bool divides = problem().op == harness::Op::avg && step.divides;
+        lane.reduce(address(step.from), to, count, {problem().dtype, problem().op, divides ? ranks() : 1});
       }
       if (awaited_[id]) done[id] = lane.record();
     }
     return done;
   }
 
-  void record() {
-    for (const Buffers& set : problem_.buffers) {
-      recordings_.push_back(problem_.devices->record(*lanes_[0], [&] {
-        const Event fork = lanes_[0]->record();
-        for (Rank rank = 1; rank < ranks(); ++rank) lanes_[rank]->wait(fork);
-        issue(set);
-        for (Rank rank = 1; rank < ranks(); ++rank) lanes_[0]->wait(lanes_[rank]->record());
-      }));
-    }
-  }
-
   const Schedule schedule_;
-  const Problem problem_;
   const std::size_t element_bytes_;
   std::size_t widest_ = 0;  // elements of the largest piece
   std::vector<Step> steps_;
@@ -184,10 +143,7 @@ class StreamsProgram : public Program {
   // Of a rank: the last step of each other lane that touches its memory, where its own steps do not follow that anyway.
   std::vector<std::vector<OpId>> last_touches_;
   std::vector<harness::Buffer> scratch_;
-  std::vector<std::unique_ptr<harness::Stream>> lanes_;
-  std::vector<std::unique_ptr<harness::Recording>> recordings_;
-  std::vector<Event> ended_;
-  std::size_t next_set_ = 0;
+  std::vector<Event> ended_;  // of each rank, in the last eager run
 };
 
 }  // namespace

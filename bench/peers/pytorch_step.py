@@ -2,7 +2,6 @@
 """Training steps beside PyTorch's: python3 -m bench.peers.pytorch_step. One device against one process, and two devices
 against DistributedDataParallel over gloo, with the same threads on the same cores and the same batch, in rounds."""
 
-import argparse
 import contextlib
 import json
 import os
@@ -11,7 +10,7 @@ import sys
 import tempfile
 
 from bench.peers.rounds import (
-    DEFAULT_BIN, Contender, Failed, alternate, count, counts, ratio, row_of, run_bench, save, table
+    DEFAULT_BIN, Contender, Failed, alternate, count, counts, models, ratio, row_of, run_bench, save, table
 )
 from plots import units
 from plots.command import Parser
@@ -122,19 +121,9 @@ def pairs_of(options):
         yield Pair(name, batch, 1, 2)
 
 
-def model_and_batch(text):
-    models = []
-    for one in text.split(","):
-        name, colon, batch = one.partition(":")
-        if name not in ("lenet", "resnet18") or not colon or not batch.isdigit() or int(batch) < 1:
-            raise argparse.ArgumentTypeError(f"'{one}' is not allowed; allowed is lenet or resnet18, ':' and a batch")
-        models.append((name, int(batch)))
-    return models
-
-
 def main():
     parser = Parser(MODULE, __doc__)
-    parser.add_argument("--model", type=model_and_batch, default="lenet:256,resnet18:32", metavar="NAME:BATCH,...",
+    parser.add_argument("--model", type=lambda text: models(text, ("lenet", "resnet18")), default="lenet:256,resnet18:32", metavar="NAME:BATCH,...",
                         help="models and the images on each device (default: %(default)s)")  # fmt: skip
     parser.add_argument("--threads", type=counts, default="1,2", help="of the one device (default: %(default)s)")
     parser.add_argument("--rounds", type=count, default=10, help="turns of each contender (default: %(default)s)")

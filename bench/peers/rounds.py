@@ -95,6 +95,18 @@ def counts(text):
     return [count(one) for one in text.split(",")]
 
 
+def models(text, among=()):
+    """Reads "lenet:64,resnet18:8": models, of any name or among these, each with a batch."""
+    found = []
+    for one in text.split(","):
+        name, colon, batch = one.partition(":")
+        if not name or not colon or (among and name not in among):
+            allowed = " or ".join(among) or "a model"
+            raise argparse.ArgumentTypeError(f"'{one}' is not allowed; allowed is {allowed}, ':' and a batch")
+        found.append((name, count(batch)))
+    return found
+
+
 def run_bench(folder, arguments):
     """A benchmark of Ringmark: its report, or Failed."""
     program = os.path.join(folder, arguments[0])

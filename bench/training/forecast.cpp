@@ -14,6 +14,7 @@
 #include "allreduce/simulate.hpp"
 #include "allreduce/topologies.hpp"
 #include "bench/main.hpp"
+#include "bench/named_topology.hpp"
 #include "bench/session.hpp"
 #include "bench/training/options.hpp"
 #include "bench/training/reductions.hpp"
@@ -70,9 +71,14 @@ std::vector<int> device_counts(int devices) {
   return counts;
 }
 
-// What collectives take on a machine; each is simulated once.
+// What collectives cost on a machine; each is simulated once.
 class Collectives {
  public:
+  struct Cost {
+    double seconds = 0;
+    std::size_t bytes_moved = 0;  // from one device to another
+  };
+
   Collectives(allreduce::Topology machine, allreduce::Launch launch, const allreduce::StreamsCosts& costs)
       : machine_(std::move(machine)),
         router_(machine_, allreduce::Mover::copy_engine),
@@ -80,29 +86,23 @@ class Collectives {
         costs_(costs) {}
 
   int ranks() const { return machine_.size(); }
-  double seconds(Collective collective, const std::string& algorithm, std::size_t bytes) {
-    if (ranks() == 1) return 0;
-    const auto [known, fresh] = seconds_.try_emplace({collective, algorithm, bytes});
+  Cost of(Collective collective, const std::string& algorithm, std::size_t bytes) {
+    if (ranks() == 1) return {};
+    const auto [known, fresh] = known_.try_emplace({collective, algorithm, bytes});
     if (fresh) {
-      known->second = allreduce::simulate(schedule(collective, algorithm), router_,
-                                          {bytes / element_bytes, element_bytes, launch_}, costs_)
-                          .seconds();
+      const auto& schedule = schedule_of(collective, algorithm);
+      const std::size_t count = bytes / element_bytes;
+      known->second = {allreduce::simulate(schedule, router_, {count, element_bytes, launch_}, costs_).seconds(),
+                       bytes_crossing(schedule, count, element_bytes)};
     }
     return known->second;
   }
-  // From one device to another.
-  std::size_t bytes_moved(Collective collective, const std::string& algorithm, std::size_t bytes) {
-    if (ranks() == 1) return 0;
-    return bytes_crossing(schedule(collective, algorithm), bytes / element_bytes, element_bytes);
-  }
 
  private:
-  const allreduce::Schedule& schedule(Collective collective, const std::string& algorithm) {
-    const auto known = schedules_.find({collective, algorithm});
-    if (known != schedules_.end()) return known->second;
-    return schedules_
-        .emplace(std::pair(collective, algorithm), allreduce::find_algorithm(algorithm, collective)->build({ranks()}))
-        .first->second;
+  const allreduce::Schedule& schedule_of(Collective collective, const std::string& algorithm) {
+    const auto [known, fresh] = schedules_.try_emplace({collective, algorithm});
+    if (fresh) known->second = allreduce::find_algorithm(algorithm, collective)->build({ranks()});
+    return known->second;
   }
 
   const allreduce::Topology machine_;
@@ -110,7 +110,7 @@ class Collectives {
   const allreduce::Launch launch_;
   const allreduce::StreamsCosts costs_;
   std::map<std::pair<Collective, std::string>, allreduce::Schedule> schedules_ = {};
-  std::map<std::tuple<Collective, std::string, std::size_t>, double> seconds_ = {};
+  std::map<std::tuple<Collective, std::string, std::size_t>, Cost> known_ = {};
 };
 
 class Forecast {
@@ -145,15 +145,8 @@ class Forecast {
     for (const auto& model : options.names("model")) profiles_[model] = read_profiles(options.text("profile"), model);
     for (const auto& name : options.names("topology")) {
       for (const auto& missing : options.names("without")) {
-        try {
-          auto topology = allreduce::find_topology(name, constants_);
-          if (missing != "none") topology = allreduce::without(topology, missing);
-          allreduce::Router router(topology, allreduce::Mover::copy_engine);
-          for (int rank = 1; rank < topology.size(); ++rank) router.between(0, rank);
-          machines_.push_back({name, missing == "none" ? json(nullptr) : json(missing), std::move(topology)});
-        } catch (const harness::Error& error) {
-          throw harness::bad_value("topology", name, error.what());
-        }
+        machines_.push_back(
+            {name, missing == "none" ? json(nullptr) : json(missing), connected_topology(name, missing, constants_)});
       }
     }
     scaling_ = scaling_of(options, 2);
@@ -192,12 +185,11 @@ class Forecast {
     Collectives collectives(allreduce::first_ranks(machine.topology, ranks),
                             options_.text("launch") == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager,
                             machine.topology.measured ? allreduce::StreamsCosts{} : constants_.streams());
+    const double alone = alone_seconds(profiles, alone_batch);
     for (const json& way : ways(ranks)) {
-      std::size_t moved = 0;
       const double batch = static_cast<double>(global) / ranks;
-      const StepForecast step = forecast_way(way, models::find_model(model), profiles, batch, collectives, &moved);
-      auto result =
-          describe(model, machine, way, ranks, global, step, moved, alone_seconds(profiles, alone_batch), alone_batch);
+      const auto [step, moved] = forecast_way(way, models::find_model(model), profiles, batch, collectives);
+      auto result = describe(model, machine, way, ranks, global, step, moved, alone, alone_batch);
       const auto even = break_even(way, models::find_model(model), profiles, collectives);
       result.metrics["break_even_batch"] = even ? json(*even) : json(nullptr);
       session.add(result);
@@ -210,9 +202,10 @@ class Forecast {
     return forecast_step(profile.layers, profile.optimizer_seconds, {}, {}).compute_seconds();
   }
 
-  // A step with `batch` images on each device; adds the bytes that it moves.
-  StepForecast forecast_way(const json& way, const models::ModelRow& network, const std::vector<Profile>& profiles,
-                            double batch, Collectives& collectives, std::size_t* moved) const {
+  // A step with `batch` images on each device, and the bytes that it moves.
+  std::pair<StepForecast, std::size_t> forecast_way(const json& way, const models::ModelRow& network,
+                                                    const std::vector<Profile>& profiles, double batch,
+                                                    Collectives& collectives) const {
     const Profile profile = at_batch(profiles, batch);
     const StrategyRow& strategy = strategy_of(way);
     constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
@@ -222,10 +215,12 @@ class Forecast {
                         .first_bucket_bytes = strategy.buckets ? first_bucket_bytes : all,
                         .overlap = way["overlap"] == "on",
                         .updating = strategy.shares ? collectives.ranks() : 1};
-    const auto by = [&collectives, moved](Collective collective, const std::string& algorithm) {
-      return [=, &collectives](std::size_t bytes) {
-        *moved += collectives.bytes_moved(collective, algorithm, bytes);
-        return collectives.seconds(collective, algorithm, bytes);
+    std::size_t moved = 0;
+    const auto by = [&](Collective collective, const std::string& algorithm) {
+      return [&, collective, algorithm](std::size_t bytes) {
+        const auto [seconds, bytes_moved] = collectives.of(collective, algorithm, bytes);
+        moved += bytes_moved;
+        return seconds;
       };
     };
     Communication communication;
@@ -246,7 +241,8 @@ class Forecast {
                                    {"gather", to_root, logit_bytes},
                                    {"scatter_gradients", from_root, logit_bytes}}};
     }
-    return forecast_step(profile.layers, profile.optimizer_seconds, plan, communication);
+    StepForecast step = forecast_step(profile.layers, profile.optimizer_seconds, plan, communication);
+    return {std::move(step), moved};
   }
 
   // The smallest batch (of each device where scaling is weak, of all where it is strong) from which these devices get
@@ -257,9 +253,8 @@ class Forecast {
     if (ranks == 1) return std::nullopt;
     const bool weak = scaling_ == "weak";
     const auto pays = [&](int batch) {
-      std::size_t moved = 0;
       const double each = weak ? batch : static_cast<double>(batch) / ranks;
-      const double step = forecast_way(way, network, profiles, each, collectives, &moved).step_seconds;
+      const double step = forecast_way(way, network, profiles, each, collectives).first.step_seconds;
       return step < alone_seconds(profiles, batch) * (weak ? ranks : 1);
     };
     int too_small = weak ? 0 : ranks - 1, enough = largest_batch;
