@@ -5,8 +5,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "harness/clock.hpp"
-#include "harness/device/cpu.hpp"
 #include "models/sha256.hpp"
 
 namespace bench {
@@ -36,6 +34,9 @@ Replicas::Replicas(harness::Devices& devices, const std::string& model, models::
     inbox_images_.push_back(devices[rank].allocate(images * models_.back()->input().size() * sizeof(float)));
     inbox_labels_.push_back(devices[rank].allocate(images));
     earlier_gradients_.push_back(devices[rank].allocate(size() * sizeof(float)));
+  }
+  if (conditions.slow_rank >= 0) {
+    brake_ = harness::make_brake(stream(conditions.slow_rank), conditions.slow_factor);
   }
 }
 
@@ -129,15 +130,9 @@ void Replicas::accumulate() {
 
 void Replicas::compute(int rank, const std::function<void()>& issue) const {
   if (rank != conditions_.slow_rank) return issue();
-  const auto began = std::make_shared<double>();
-  harness::run(stream(rank), [began] { *began = harness::steady_seconds(); });
+  brake_->begin();
   issue();
-  harness::run(stream(rank), [began, planted = planted_seconds_, factor = conditions_.slow_factor] {
-    const double begin = harness::steady_seconds();
-    double now = begin;
-    while (now < begin + (factor - 1) * (begin - *began)) now = harness::steady_seconds();
-    *planted += now - begin;
-  });
+  brake_->end();
 }
 
 std::vector<harness::Event> Replicas::mark() const {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/device/brake.hpp"
 #include "harness/device/device.hpp"
 #include "models/checkpoint.hpp"
 #include "models/dataset.hpp"
@@ -38,7 +39,7 @@ enum class Piece { replica, stage, share };
 struct Conditions {
   int accumulate = 1;            // micro-batches of a step; gradients of all but the last are kept local
   int slow_rank = -1;            // this rank computes everything...
-  double slow_factor = 1;        // ...this much more slowly, by work that nobody needs (CPU devices only)
+  double slow_factor = 1;        // ...this much more slowly, by work that nobody needs
   bool shares_momentum = false;  // each rank has memory for its share of the momentum alone...
   std::size_t bucket_bytes = 0;  // ...in each bucket of gradients of this size (cut())
   Piece piece = Piece::replica;
@@ -108,7 +109,7 @@ class Replicas {
   // Waits for all replicas.
   void sync() const;
   // After a sync: seconds of work that nobody needs which the slow rank has done so far.
-  double planted_seconds() const { return *planted_seconds_; }
+  double planted_seconds() const { return brake_ ? brake_->wasted_seconds() : 0; }
   // Seconds from the first device's beginning to the last one's end of what is issued.
   double time(const std::function<void()>& issue) const;
 
@@ -144,6 +145,7 @@ class Replicas {
   harness::Devices& devices_;
   std::vector<std::unique_ptr<harness::Stream>> streams_;
   std::vector<std::unique_ptr<models::Model>> models_;
+  std::unique_ptr<harness::Brake> brake_;  // of the slow rank, where there is one
   Conditions conditions_;
   std::vector<int> shards_;  // images of each rank in the loaded batch
   std::vector<int> part_;    // and in the micro-batch that is in place
@@ -151,7 +153,6 @@ class Replicas {
   std::vector<harness::Buffer> inbox_images_, inbox_labels_, earlier_gradients_;
   bool last_part_ = true;
   double earlier_loss_ = 0;
-  std::shared_ptr<double> planted_seconds_ = std::make_shared<double>(0);  // the slow rank's stream adds to it
   std::size_t capacity_;
   std::optional<std::vector<Pass>> passes_;  // while they are watched
 };

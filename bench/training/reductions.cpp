@@ -7,6 +7,7 @@
 
 #include "allreduce/algorithms.hpp"
 #include "harness/device/cpu.hpp"
+#include "harness/device/narrow.hpp"
 
 namespace bench {
 
@@ -100,23 +101,21 @@ void Reductions::finish() {
 }
 
 void Reductions::narrow(std::size_t index) const {
+  const auto [offset, count] = slices_[index];
   for (int rank = 0; rank < replicas_.ranks(); ++rank) {
-    const float* from = replicas_.model(rank).gradients();
-    auto* to = reinterpret_cast<harness::Bfloat16*>(narrow_[rank].data());
-    harness::run(replicas_.stream(rank), [from, to, slice = slices_[index]] {
-      for (std::size_t i = slice.offset; i < slice.offset + slice.count; ++i) to[i] = harness::Bfloat16(from[i]);
-    });
+    harness::narrow(replicas_.stream(rank), replicas_.model(rank).gradients() + offset, narrowed(rank) + offset, count);
   }
 }
 
 void Reductions::widen(std::size_t index) const {
+  const auto [offset, count] = slices_[index];
   for (int rank = 0; rank < replicas_.ranks(); ++rank) {
-    const auto* from = reinterpret_cast<const harness::Bfloat16*>(narrow_[rank].data());
-    float* to = replicas_.model(rank).gradients();
-    harness::run(replicas_.stream(rank), [from, to, slice = slices_[index]] {
-      for (std::size_t i = slice.offset; i < slice.offset + slice.count; ++i) to[i] = static_cast<float>(from[i]);
-    });
+    harness::widen(replicas_.stream(rank), narrowed(rank) + offset, replicas_.model(rank).gradients() + offset, count);
   }
+}
+
+harness::Bfloat16* Reductions::narrowed(int rank) const {
+  return reinterpret_cast<harness::Bfloat16*>(narrow_[rank].data());
 }
 
 void Reductions::sync() const {

@@ -46,6 +46,7 @@ class Reductions {
   // Gradients to what is sent, and back, as the replicas' streams come to it.
   void narrow(std::size_t index) const;
   void widen(std::size_t index) const;
+  harness::Bfloat16* narrowed(int rank) const;
 
   const Replicas& replicas_;
   const std::string collective_;  // all_reduce, reduce_scatter or all_gather

@@ -41,7 +41,7 @@ const StrategyRow& find_strategy(std::string_view name) {
 }
 
 Timed run(Strategy& strategy, const Replicas& replicas, Work work) {
-  const double begin = harness::steady_seconds(), planted = replicas.planted_seconds();
+  const double planted = replicas.planted_seconds(), begin = harness::steady_seconds();
   Step step(replicas, work);
   strategy.issue(step);
   strategy.sync();

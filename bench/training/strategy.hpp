@@ -28,7 +28,7 @@ struct StrategySettings {
   allreduce::Launch launch = allreduce::Launch::eager;
   bool overlap = true;                              // a bucket is reduced as soon as backward has filled it
   std::size_t bucket_bytes = 25 << 20;              // at most; the first bucket is smaller
-  harness::Dtype grad_dtype = harness::Dtype::f32;  // of the gradients that are sent: f32, or bf16 (CPU devices only)
+  harness::Dtype grad_dtype = harness::Dtype::f32;  // of the gradients that are sent: f32 or bf16
   int microbatches = 1;                             // that a pipeline cuts a batch into
   double link_bytes_per_second = 0;  // above 0: what is reduced also takes as long as on a link of this speed
 };

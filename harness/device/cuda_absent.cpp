@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands in for cuda.cpp in a build without CUDA.
 #include "harness/device/cuda.hpp"
+#include "harness/device/cuda_work.hpp"
 
 namespace harness {
+
+namespace {
+
+constexpr const char* no_gpu = "this build has no CUDA, so this is no GPU's stream";
+
+}  // namespace
 
 int count_gpus() { return 0; }
 
@@ -16,5 +23,9 @@ std::unique_ptr<Devices> open_cuda_devices(std::string_view point, std::string_v
 }
 
 void describe_gpus(nlohmann::json&) {}
+
+void narrow_on_gpu(Stream&, const float*, Bfloat16*, std::size_t) { throw Error(no_gpu); }
+void widen_on_gpu(Stream&, const Bfloat16*, float*, std::size_t) { throw Error(no_gpu); }
+std::unique_ptr<Brake> make_gpu_brake(Stream&, double) { throw Error(no_gpu); }
 
 }  // namespace harness

@@ -228,7 +228,7 @@ class Train(FakeCase):
 
     def test_lenet_reproduces_pytorch_by_every_strategy_on_one_two_and_four_gpus(self):
         golden = json.loads((ROOT / "tests/models/golden/lenet_he_B64_lr0.1.json").read_text())
-        steps = 3
+        steps = 10
         strategies = ["scratch", "distributed", "data_parallel", "sharded", "pipeline", "tensor"]
         rows = self.results("--model=lenet", "--device=cuda:0,cuda:1,2,cuda:0,1,2,3",
                             f"--strategy={','.join(strategies)}", "--algorithm=ring", "--scaling=strong", "--batch=64",
@@ -246,14 +246,40 @@ class Train(FakeCase):
         rows = self.results("--model=mlp", "--device=cuda:0,1,2", "--data=synthetic", "--steps=3", "--batch=7",
                             "--iterations=1")
         self.assertTrue(all(row["check"] == "exact" for row in rows))
-        # What only CPU devices can do is refused there, and ends nothing else.
-        for options, refused in ((["--strategy=scratch", "--slow=1:2"], "scratch"),
-                                 (["--strategy=scratch", "--grad-dtype=bf16"], "scratch")):
-            rows = self.results("--model=mlp", "--device=cuda:0,1,cpu:2", "--data=synthetic", "--steps=1", "--batch=7",
-                                "--iterations=1", *options)
-            for row in rows:
-                there = row["point"]["device"] == "cuda:0,1" and row["point"]["strategy"] == refused
-                self.assertEqual(row["status"], "refused" if there else "ok", row["reason"])
+
+    def test_half_as_many_bytes_are_sent_as_bf16_as_on_cpu_devices(self):
+        options = ["--model=lenet", "--device=cuda:0,1,2,cpu:3", "--strategy=scratch,distributed,sharded",
+                   "--algorithm=ring", "--scaling=strong", "--batch=24", "--lr=0.01", "--steps=3", "--iterations=1",
+                   "--warmup=0"]
+        halves = self.results(*options, "--grad-dtype=bf16")
+        for full, half in zip(self.results(*options), halves, strict=True):
+            self.assertEqual(half["status"], "ok", half["reason"])
+            self.assertLess(half["metrics"]["bytes_moved"], full["metrics"]["bytes_moved"])
+            self.assertNotEqual(half["losses"], full["losses"])
+            self.assertEqual(len(set(half["checksums"])), 1)
+        for on_gpus, on_cpus in zip(halves[:3], halves[3:], strict=True):
+            self.assertEqual((on_gpus["point"]["strategy"], on_gpus["metrics"]["bytes_moved"]),
+                             (on_cpus["point"]["strategy"], on_cpus["metrics"]["bytes_moved"]))
+            for loss, expected in zip(on_gpus["losses"], on_cpus["losses"], strict=True):
+                self.assertAlmostEqual(loss, expected, delta=1e-3 * expected)
+
+    def test_a_gpu_is_made_slow_by_work_that_changes_no_loss(self):
+        options = ["--model=lenet", "--device=cuda:0,1", "--data=synthetic", "--strategy=scratch,pipeline,data_parallel",
+                   "--algorithm=ring", "--scaling=strong", "--batch=8", "--steps=2", "--iterations=1", "--warmup=0"]
+        for even, slow in zip(self.results(*options), self.results(*options, "--slow=1:3"), strict=True):
+            self.assertEqual((slow["status"], slow["point"]["slow"]), ("ok", "1:3"), slow["reason"])
+            self.assertEqual(slow["losses"], even["losses"])
+            self.assertEqual(even["metrics"]["planted_seconds"], 0)
+            self.assertGreater(slow["metrics"]["planted_seconds"], 0)
+
+    def test_gradients_of_earlier_micro_batches_are_kept_on_each_gpu(self):
+        options = ["--model=lenet", "--device=cuda:0,1,cpu:2", "--strategy=scratch,distributed,sharded",
+                   "--algorithm=ring", "--scaling=strong", "--batch=24", "--steps=2", "--iterations=1", "--warmup=0"]
+        whole = self.results(*options)
+        for once, thrice in zip(whole, self.results(*options, "--accumulate=3"), strict=True):
+            self.assertEqual(thrice["status"], "ok", thrice["reason"])
+            for loss, expected in zip(thrice["losses"], once["losses"], strict=True):
+                self.assertAlmostEqual(loss, expected, delta=1e-4 * expected)
 
     def test_resnet18_reproduces_pytorch_on_one_gpu_and_on_two_and_cpu_devices_on_four(self):
         train = ["--model=resnet18", "--strategy=distributed", "--algorithm=ring", "--scaling=strong", "--batch=8",

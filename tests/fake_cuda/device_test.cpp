@@ -9,7 +9,9 @@
 #include <numeric>
 #include <random>
 
+#include "harness/device/brake.hpp"
 #include "harness/device/cuda.hpp"
+#include "harness/device/narrow.hpp"
 #include "harness/device/reduce.hpp"
 #include "tests/fake_cuda/fake_machine.hpp"
 
@@ -176,6 +178,59 @@ TEST(Gpus, ReduceAsTheCpuDoesBitForBit) {
         EXPECT_EQ(got, into) << name(dtype) << ' ' << name(op) << ' ' << count << ' ' << from_skip << ' ' << into_skip;
       }
     }
+  }
+}
+
+// Also what is halfway between two, too large, and none.
+TEST(Gpus, FloatsBecomeBfloat16AsOnTheCpuAndComeBack) {
+  restart({.gpus = 1});
+  const auto gpus = open_devices("cuda:0"), cpus = open_devices("cpu:1");
+  std::vector<float> numbers = {0,       -0.0F,    1,      1.00390625F, 1.01171875F, -1.00390625F,
+                                3.4e38F, -3.4e38F, 1e-40F, -1e-40F,     INFINITY,    -INFINITY};
+  std::mt19937 random(5);
+  for (int i = 0; i < 1000; ++i) numbers.push_back((static_cast<float>(random()) - 2e9F) * 1e-6F);
+  const std::size_t count = numbers.size();
+  const auto there_and_back = [&](Device& device) {
+    const auto stream = device.make_stream();
+    const Buffer from = device.allocate(count * sizeof(float)), half = device.allocate(count * sizeof(Bfloat16));
+    std::vector<std::uint16_t> bits(count);
+    std::vector<float> back(count);
+    stream->copy(numbers.data(), from.data(), count * sizeof(float));
+    narrow(*stream, reinterpret_cast<float*>(from.data()), reinterpret_cast<Bfloat16*>(half.data()), count);
+    stream->copy(half.data(), bits.data(), count * sizeof(Bfloat16));
+    widen(*stream, reinterpret_cast<Bfloat16*>(half.data()), reinterpret_cast<float*>(from.data()), count);
+    narrow(*stream, nullptr, nullptr, 0);
+    stream->copy(from.data(), back.data(), count * sizeof(float));
+    stream->sync();
+    return std::pair(bits, back);
+  };
+  const auto [bits, back] = there_and_back((*gpus)[0]);
+  EXPECT_EQ(std::pair(bits, back), there_and_back((*cpus)[0]));
+  EXPECT_EQ(back[3], 1);  // to the even one of two that are as near
+  EXPECT_EQ(back[4], 1.015625F);
+  EXPECT_EQ(back[6], INFINITY);
+}
+
+TEST(Gpus, ABrakeWastesAMultipleOfWhatTheWorkTookAndOfNoneNothing) {
+  restart({.gpus = 2});
+  for (const char* point : {"cuda:1", "cpu:1"}) {
+    const auto devices = open_devices(point);
+    const auto stream = (*devices)[0].make_stream();
+    const Buffer memory = (*devices)[0].allocate(1 << 20);
+    const auto brake = make_brake(*stream, 5), none = make_brake(*stream, 1);
+    EXPECT_EQ(brake->wasted_seconds(), 0);
+    double before = 0;
+    for (int time = 0; time < 3; ++time) {
+      none->begin();
+      brake->begin();
+      stream->reduce(memory.data(), memory.data() + (1 << 19), 1 << 17, {});
+      brake->end();
+      none->end();
+      stream->sync();
+      EXPECT_GT(brake->wasted_seconds(), before);
+      before = brake->wasted_seconds();
+    }
+    EXPECT_EQ(none->wasted_seconds(), 0);
   }
 }
 

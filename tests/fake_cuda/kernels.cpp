@@ -13,6 +13,7 @@
 #include "allreduce/device_values.cuh"
 #include "allreduce/engines/direct.cuh"
 #include "harness/device/kernels.cuh"
+#include "harness/device/work_kernels.cuh"
 #include "models/backends/kernels.cuh"
 #include "tests/fake_cuda/fibers.hpp"
 #include "tests/fake_cuda/machine.hpp"
@@ -158,9 +159,25 @@ void add_training(std::unordered_map<std::string, Bind>& table) {
   }));
 }
 
+// Those of harness/device/work_kernels.cuh.
+void add_work(std::unordered_map<std::string, Bind>& table) {
+  using Accesses = std::vector<Access>;
+  namespace kernels = harness::kernels;
+  table.insert(row(kernels::narrow, [](const float* from, const __nv_bfloat16* to, std::size_t count) {
+    return Accesses{{from, count * sizeof *from}, {to, count * sizeof *to}};
+  }));
+  table.insert(row(kernels::widen, [](const __nv_bfloat16* from, const float* to, std::size_t count) {
+    return Accesses{{from, count * sizeof *from}, {to, count * sizeof *to}};
+  }));
+  const auto touches = [](const kernels::BrakeTimes* times, auto...) { return Accesses{{times, sizeof *times}}; };
+  table.insert(row(kernels::begin_work, touches));
+  table.insert(row(kernels::waste, touches));
+}
+
 std::unordered_map<std::string, Bind> make_table() {
   std::unordered_map<std::string, Bind> table;
   add_training(table);
+  add_work(table);
   add_reduces<float>(table);
   add_reduces<double>(table);
   add_reduces<__half>(table);
