@@ -134,7 +134,15 @@ std::unique_ptr<harness::Devices> Session::open(const std::string& device_point)
     end(why);
     std::_Exit(1);
   };
-  auto devices = harness::open_devices(device_point, settings);
+  std::unique_ptr<harness::Devices> devices;
+  try {
+    devices = harness::open_devices(device_point, settings);
+  } catch (const harness::UsageError&) {
+    throw;
+  } catch (const harness::Error&) {
+    report_.write();
+    throw;
+  }
   for (const auto& warning : devices->warnings()) message(warning);
   if (world_.joined()) report_.run().world = world_.describe(device_point, options_.on("with-hostname"));
   return devices;

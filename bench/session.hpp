@@ -53,7 +53,7 @@ class Session {
           std::function<void(const harness::Result&)> print, harness::World& world);
   ~Session();
 
-  // Opens one point of --device as --threads and --timeout say.
+  // Opens one point of --device as --threads and --timeout say. Where that fails the report is written first.
   std::unique_ptr<harness::Devices> open(const std::string& device_point);
 
   // Attempts one point, then prints the rows that it added, and why they are not ok: a failure is that of all those

@@ -276,6 +276,7 @@ std::unique_ptr<Devices> open_cuda_devices(std::string_view point, std::string_v
                                            const DeviceSettings& settings) {
   int available = 0;
   const cudaError_t status = count_gpus(available);
+  if (is_sticky(status)) check_cuda(status, "counting the GPUs");
   if (status != cudaSuccess || available == 0) {
     refuse(point, std::string("there is no GPU that CUDA can use here (") +
                       cudaGetErrorString(status == cudaSuccess ? cudaErrorNoDevice : status) +

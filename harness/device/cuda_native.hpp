@@ -15,6 +15,9 @@ namespace harness {
 // Throws what `status` says, as "<doing>: <name>: <CUDA's description>"; nothing for success.
 void check_cuda(cudaError_t status, const std::string& doing);
 
+// Whether the process can use its GPUs no more after such a failure.
+bool is_sticky(cudaError_t status);
+
 // Makes the GPU the current one of this thread.
 void use_gpu(int gpu);
 

@@ -17,22 +17,6 @@ constexpr std::size_t half_bytes = 1 << 20;
 constexpr double seconds_of_looking = 0.02;
 constexpr std::chrono::microseconds between_looks{100};
 
-bool is_sticky(cudaError_t status) {
-  switch (status) {
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchFailure:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorAssert:
-    case cudaErrorECCUncorrectable: return true;
-    default: return false;
-  }
-}
-
 OwnedEvent make_event(int gpu, unsigned flags = cudaEventDisableTiming) {
   use_gpu(gpu);
   cudaEvent_t event = nullptr;
@@ -49,6 +33,22 @@ OwnedStream make_stream(int gpu) {
 }
 
 }  // namespace
+
+bool is_sticky(cudaError_t status) {
+  switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable: return true;
+    default: return false;
+  }
+}
 
 void check_cuda(cudaError_t status, const std::string& doing) {
   if (status == cudaSuccess) return;

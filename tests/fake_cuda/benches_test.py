@@ -20,6 +20,16 @@ class FakeCase(BenchCase):
     def on_machine(self, **settings):
         return mock.patch.dict(os.environ, {f"FAKE_CUDA_{name}": str(value) for name, value in settings.items()})
 
+    def fails(self, *options):
+        """A run that must end with status 1, a line about it, and a valid report."""
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "result.json"
+            done = self.run_bench(f"--output={output}", *options)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            report = json.loads(output.read_text())
+        jsonschema.validate(report, json.loads((ROOT / "results/schema.json").read_text()))
+        return report, done.stderr
+
 
 class Allreduce(FakeCase):
     binary = "bench_allreduce"
@@ -119,16 +129,6 @@ class Allreduce(FakeCase):
                                    "--mode=check")
         self.assertEqual([row["status"] for row in report["results"]], ["failed", "ok"])
         self.assertIn("rank 0 (cuda:0) waited 10 s for rank 1", report["results"][0]["reason"])
-
-    def fails(self, *options):
-        """A run that must end with status 1, a line about it, and a valid report."""
-        with tempfile.TemporaryDirectory() as folder:
-            output = pathlib.Path(folder) / "result.json"
-            done = self.run_bench(f"--output={output}", *options)
-            self.assertEqual(done.returncode, 1, done.stderr)
-            report = json.loads(output.read_text())
-        jsonschema.validate(report, json.loads((ROOT / "results/schema.json").read_text()))
-        return report, done.stderr
 
     def test_a_lost_device_ends_the_run_after_its_report_is_written(self):
         with self.on_machine(FAIL="cudaLaunchKernel:3:700"):
@@ -294,6 +294,72 @@ class Train(FakeCase):
         self.assertEqual(len(on_gpus["losses"]), 2)
         for loss, expected in zip(on_gpus["losses"], on_cpus["losses"], strict=True):
             self.assertAlmostEqual(loss, expected, delta=2e-3 * expected)
+
+    def test_a_failed_call_fails_what_it_is_part_of_and_the_rest_goes_on(self):
+        options = ["--model=mlp", "--data=synthetic", "--device=cuda:0,1", "--steps=2", "--batch=6", "--iterations=1",
+                   "--warmup=0", "--algorithm=ring", "--strategy=scratch,distributed,sharded", "--momentum=0.9"]
+        for call in ("cudaStreamCreateWithFlags:20", "cudaEventRecord:60", "cudaStreamWaitEvent:60",
+                     "cudaEventElapsedTime:1", "cudaMemcpyPeerAsync:20", "cudaHostAlloc:1", "cublasCreate:1",
+                     "cublasSgemm:9"):
+            with self.on_machine(FAIL=f"{call}:999"):
+                report, said = self.fails(*options)
+            self.assertTrue(report["run"]["complete"], call)
+            rows = report["results"]
+            self.assertEqual(len(rows), 3)
+            self.assertIn("failed", {row["status"] for row in rows}, call)
+            for row in rows:
+                self.assertIn(row["status"], ("ok", "failed"))
+                if row["status"] == "failed":
+                    self.assertIn(row["reason"], said)
+                    self.assertRegex(row["reason"], "error 999|failure of the fake machine")
+
+    def test_a_lost_gpu_ends_the_training_after_its_report_is_written(self):
+        options = ["--model=mlp", "--data=synthetic", "--device=cuda:0,1", "--steps=2", "--batch=6", "--iterations=1",
+                   "--warmup=0", "--algorithm=ring", "--strategy=scratch"]
+        for call in ("cudaLaunchKernel:4", "cudaStreamQuery:30", "cudaMemcpyAsync:40"):
+            with self.on_machine(FAIL=f"{call}:700"):
+                report, said = self.fails(*options)
+            self.assertFalse(report["run"]["complete"], call)
+            self.assertEqual([row["status"] for row in report["results"]], ["failed"], call)
+            self.assertIn("cudaErrorIllegalAddress", said)
+
+    def test_a_copy_that_never_ends_times_out_and_is_in_the_report(self):
+        for copy in (40, 90):
+            with self.on_machine(HANG=copy):
+                report, said = self.fails("--model=mlp", "--data=synthetic", "--device=cuda:0,1", "--steps=3",
+                                          "--batch=6", "--iterations=1", "--strategy=scratch", "--algorithm=ring",
+                                          "--timeout=0.3s")
+            self.assertEqual([row["status"] for row in report["results"]], ["timed_out"], copy)
+            self.assertIn("within 0.3", said)
+
+    def test_a_pair_that_corrupts_is_staged_and_replicas_stay_equal(self):
+        options = ["--model=mlp", "--data=synthetic", "--device=cuda:0,1", "--steps=3", "--batch=6", "--iterations=1",
+                   "--strategy=scratch,data_parallel", "--algorithm=ring"]
+        sound = self.results(*options)
+        with self.on_machine(CORRUPT="1>0"):
+            self.assertIn("arrives wrong", self.run_bench(*options).stderr)
+            staged = self.results(*options)
+        self.assertEqual([row["losses"] for row in staged], [row["losses"] for row in sound])
+        self.assertEqual({row["check"] for row in staged}, {"exact"})
+
+    def test_replicas_that_do_not_fit_are_skipped_with_the_bytes_and_the_rest_goes_on(self):
+        with self.on_machine(MEMORY=2 << 20):
+            rows = self.results("--model=lenet,mlp", "--data=synthetic", "--device=cuda:0,1", "--steps=1",
+                                "--batch=64", "--iterations=1", "--strategy=scratch", "--algorithm=ring")
+        self.assertEqual([row["status"] for row in rows], ["skipped", "ok"])
+        self.assertRegex(rows[0]["reason"], r"has \d+ bytes of memory free, and \d+ are needed")
+
+    def test_a_gpu_that_cannot_be_opened_is_a_line_and_one_that_is_lost_is_not_called_absent(self):
+        for fail, words in (("cudaSetDevice:1:999", "choosing GPU 0"), ("cudaFree:3:700", "error 700")):
+            with self.on_machine(FAIL=fail):
+                done = self.run_bench("--model=mlp", "--data=synthetic", "--device=cuda:0,1", "--steps=1")
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+            self.assertIn(words, done.stderr)
+        # The set that is measured is opened once the report is there.
+        with self.on_machine(FAIL="cudaMalloc:17:999"):
+            report, said = self.fails("--model=mlp", "--data=synthetic", "--device=cuda:0,1", "--steps=1")
+        self.assertIn("error 999", said)
+        self.assertEqual((report["run"]["complete"], report["results"]), (False, []))
 
     def test_resnet18_is_tested_with_its_running_statistics(self):
         on_gpu, on_cpu = self.results("--model=resnet18", "--device=cuda:0,cpu:1", "--strategy=scratch",

@@ -48,6 +48,7 @@ Machine::Machine() { configure(); }
 Machine::~Machine() {
   std::size_t leaked = 0;
   for (const auto& [begin, allocation] : allocations_) leaked += allocation.live ? 1 : 0;
+  if (kept_) leaked = 0;
   if (leaked + streams_.size() + events_.size() == 0 || lost_) return;
   std::fprintf(stderr, "fake CUDA: left behind: %zu allocations, %zu streams, %zu events\n", leaked, streams_.size(),
                events_.size());
@@ -82,7 +83,7 @@ void Machine::configure() {
   kernels = 0;
   late_kernel = std::stoi(setting("LATE", "0"));
   calls_.clear();
-  lost_ = false;
+  lost_ = kept_ = false;
   failing_.clear();
   std::istringstream words(setting("FAIL", ""));
   std::string call, code;
@@ -98,6 +99,7 @@ cudaError_t Machine::enter(const char* function) {
   if (lost_) return fail(static_cast<cudaError_t>(failing_code_));
   if (failing_ == function && ++calls_[failing_] == failing_call_) {
     lost_ = is_sticky(failing_code_);
+    kept_ = failing_ == "cudaFree" || failing_ == "cudaFreeHost" || failing_ == "cudaSetDevice";
     return fail(static_cast<cudaError_t>(failing_code_));
   }
   return cudaSuccess;

@@ -163,6 +163,7 @@ class Machine {
   std::string failing_;
   int failing_call_ = 0, failing_code_ = 0;
   bool lost_ = false;
+  bool kept_ = false;  // a call failed that was to free memory
   int next_stream_ = 1;
 };
 
