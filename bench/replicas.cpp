@@ -9,9 +9,21 @@
 
 namespace bench {
 
+namespace {
+
+models::ModelSettings evaluating(models::ModelSettings settings, int threads) {
+  settings.momentum = false;
+  settings.threads = threads;
+  return settings;
+}
+
+}  // namespace
+
 Replicas::Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings,
                    const Conditions& conditions)
     : devices_(devices),
+      name_(model),
+      whole_(evaluating(settings, devices.threads())),
       conditions_(conditions),
       shards_(devices.size(), 0),
       part_(devices.size(), 0),
@@ -223,26 +235,40 @@ double Replicas::loss() const {
 }
 
 double Replicas::accuracy(const models::Dataset& test) {
+  if (in_pieces()) {
+    const auto whole = models::make_model(name_, stream(0), whole_);
+    models::restore(checkpoint(), whole->state(), stream(0));
+    return fraction_right({{whole.get()}}, test);
+  }
   // Batch norm's running statistics are the first replica's for all.
   for (int rank = 1; rank < ranks(); ++rank) {
     const auto from = model().statistics(), to = model(rank).statistics();
     stream(rank).copy(from.data(), to.data(), from.size_bytes());
   }
-  const auto border = [&](int rank) { return test.size() * rank / ranks(); };
-  const std::size_t longest = (test.size() + ranks() - 1) / ranks();
+  std::vector<models::Model*> networks;
+  for (const auto& model : models_) networks.push_back(model.get());
+  return fraction_right(networks, test);
+}
+
+double Replicas::fraction_right(std::span<models::Model* const> networks, const models::Dataset& test) const {
+  const std::size_t parts = networks.size();
+  const auto border = [&](std::size_t part) { return test.size() * part / parts; };
+  const std::size_t longest = (test.size() + parts - 1) / parts;
   std::vector<std::size_t> images(test.size());
   std::iota(images.begin(), images.end(), std::size_t{0});
   std::size_t correct = 0;
   for (std::size_t done = 0; done < longest; done += capacity_) {
-    for (int rank = 0; rank < ranks(); ++rank) {
-      const std::size_t first = std::min(border(rank) + done, border(rank + 1));
-      const std::size_t count = std::min(capacity_, border(rank + 1) - first);
-      copy_images(test, std::span(images).subspan(first, count), stream(rank), model(rank).images(),
-                  model(rank).labels());
-      model(rank).evaluate(static_cast<int>(count));
+    for (std::size_t part = 0; part < parts; ++part) {
+      models::Model& network = *networks[part];
+      const std::size_t first = std::min(border(part) + done, border(part + 1));
+      const std::size_t count = std::min(capacity_, border(part + 1) - first);
+      copy_images(test, std::span(images).subspan(first, count), network.stream(), network.images(), network.labels());
+      network.evaluate(static_cast<int>(count));
     }
-    sync();
-    for (const auto& model : models_) correct += model->outcome().correct;
+    for (const models::Model* network : networks) {
+      network->stream().sync();
+      correct += network->outcome().correct;
+    }
   }
   return static_cast<double>(correct) / static_cast<double>(test.size());
 }
@@ -278,10 +304,15 @@ void Replicas::restore(const std::vector<float>& state) const {
 
 models::Checkpoint Replicas::checkpoint(std::map<std::string, std::string> metadata) const {
   std::vector<float> momentum = gather_momentum();
-  return models::checkpoint_of(tensors(0, momentum), stream(0), std::move(metadata));
+  models::Checkpoint checkpoint{std::move(metadata)};
+  for (int rank = 0; rank < (in_pieces() ? ranks() : 1); ++rank) {
+    models::add(checkpoint, tensors(rank, momentum), stream(rank));
+  }
+  return checkpoint;
 }
 
 void Replicas::restore(const models::Checkpoint& checkpoint) const {
+  models::require_alike(checkpoint, this->checkpoint());
   std::vector<float> momentum = gather_momentum();
   for (int rank = 0; rank < ranks(); ++rank) {
     models::restore(checkpoint, tensors(rank, momentum), stream(rank));

@@ -115,14 +115,16 @@ class Replicas {
 
   // After a sync: cross entropy of the last forward pass, summed over all ranks.
   double loss() const;
-  // Fraction of `test` that is classified right; each replica takes its part.
+  // Fraction of `test` that is classified right. Each replica takes its part; of pieces, rank 0's device makes a whole
+  // network meanwhile, which takes all.
   double accuracy(const models::Dataset& test);
 
   // What training changes, to be put back later; of momentum that is shared out, all shares; of a network in pieces,
-  // each. `restore` gives all ranks the same, and throws as models::restore does. Checkpoints are of replicas alone.
+  // each. `restore` gives all ranks the same, and throws as models::restore does.
   std::vector<float> state(int rank = 0) const;
   void restore(const std::vector<float>& state) const;
-  models::Checkpoint checkpoint(std::map<std::string, std::string> metadata) const;  // of rank 0's
+  // Of rank 0's replica, or of the network that the pieces make.
+  models::Checkpoint checkpoint(std::map<std::string, std::string> metadata = {}) const;
   void restore(const models::Checkpoint& checkpoint) const;
 
   // A hash of each rank's parameters; throws harness::Error naming the first tensor that two ranks have whole, but
@@ -133,6 +135,8 @@ class Replicas {
   bool in_pieces() const { return conditions_.piece != Piece::replica; }
   // Issues a layer's pass for all ranks.
   void pass(int layer, bool is_backward, const std::function<void()>& issue);
+  // Each of the networks takes its part of `test`.
+  double fraction_right(std::span<models::Model* const> networks, const models::Dataset& test) const;
   std::vector<float> parameters(int rank) const;
   // A rank's state by name, momentum that is shared out as it was put together there.
   std::vector<models::StateTensor> tensors(int rank, std::vector<float>& momentum) const;
@@ -144,6 +148,8 @@ class Replicas {
 
   harness::Devices& devices_;
   std::vector<std::unique_ptr<harness::Stream>> streams_;
+  const std::string name_;
+  const models::ModelSettings whole_;  // of a network that only evaluates
   std::vector<std::unique_ptr<models::Model>> models_;
   std::unique_ptr<harness::Brake> brake_;  // of the slow rank, where there is one
   Conditions conditions_;

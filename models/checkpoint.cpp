@@ -97,46 +97,70 @@ Checkpoint parse(const std::filesystem::path& path, const json& header, std::str
   return checkpoint;
 }
 
+std::map<std::string, const Checkpoint::Tensor*> by_name(const Checkpoint& checkpoint) {
+  std::map<std::string, const Checkpoint::Tensor*> tensors;
+  for (const auto& tensor : checkpoint.tensors) tensors[tensor.name] = &tensor;
+  return tensors;
+}
+
+harness::UsageError lacks(const std::string& name) {
+  return harness::UsageError("the checkpoint lacks the tensor " + name);
+}
+
 }  // namespace
 
-Checkpoint checkpoint_of(std::span<const StateTensor> state, harness::Stream& stream,
-                         std::map<std::string, std::string> metadata) {
+Checkpoint checkpoint_of(const Model& model, std::map<std::string, std::string> metadata) {
   Checkpoint checkpoint{std::move(metadata)};
-  for (const StateTensor& from : state) {
-    Checkpoint::Tensor& to =
-        checkpoint.tensors.emplace_back(from.name, from.shape, std::vector<float>(from.values.size()));
-    stream.copy(from.values.data(), to.values.data(), from.values.size_bytes());
-  }
-  stream.sync();
+  add(checkpoint, model.state(), model.stream());
   return checkpoint;
 }
 
-Checkpoint checkpoint_of(const Model& model, std::map<std::string, std::string> metadata) {
-  return checkpoint_of(model.state(), model.stream(), std::move(metadata));
+void add(Checkpoint& checkpoint, std::span<const StateTensor> state, harness::Stream& stream) {
+  for (const StateTensor& from : state) {
+    std::vector<float> values(from.values.size());
+    stream.copy(from.values.data(), values.data(), from.values.size_bytes());
+    stream.sync();
+    const auto found = std::find_if(checkpoint.tensors.begin(), checkpoint.tensors.end(),
+                                    [&](const auto& tensor) { return tensor.name == from.name; });
+    Checkpoint::Tensor& to =
+        found != checkpoint.tensors.end()
+            ? *found
+            : checkpoint.tensors.emplace_back(from.name, from.shape, std::vector<float>(elements_of(from.shape)));
+    for (std::size_t i = 0; i < values.size(); ++i) to.values[from.cut.in_whole(i)] = values[i];
+  }
 }
 
-void restore(const Checkpoint& checkpoint, Model& model) { restore(checkpoint, model.state(), model.stream()); }
+void restore(const Checkpoint& checkpoint, Model& model) {
+  require_alike(checkpoint, checkpoint_of(model));
+  restore(checkpoint, model.state(), model.stream());
+}
 
 void restore(const Checkpoint& checkpoint, std::span<const StateTensor> state, harness::Stream& stream) {
-  std::map<std::string, const Checkpoint::Tensor*> left;
-  for (const auto& tensor : checkpoint.tensors) left[tensor.name] = &tensor;
-  std::vector<const Checkpoint::Tensor*> sources;
+  const auto all = by_name(checkpoint);
   for (const StateTensor& to : state) {
-    const auto found = left.find(to.name);
-    if (found == left.end()) throw harness::UsageError("the checkpoint lacks the tensor " + to.name);
-    sources.push_back(found->second);
+    const auto from = all.find(to.name);
+    if (from == all.end()) throw lacks(to.name);
+    std::vector<float> values(to.values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = from->second->values.at(to.cut.in_whole(i));
+    stream.copy(values.data(), to.values.data(), to.values.size_bytes());
+    stream.sync();
+  }
+}
+
+void require_alike(const Checkpoint& checkpoint, const Checkpoint& of_model) {
+  auto left = by_name(checkpoint);
+  for (const Checkpoint::Tensor& expected : of_model.tensors) {
+    const auto found = left.find(expected.name);
+    if (found == left.end()) throw lacks(expected.name);
+    const Checkpoint::Tensor& tensor = *found->second;
+    if (tensor.shape != expected.shape || tensor.values.size() != expected.values.size()) {
+      throw harness::UsageError("the checkpoint's tensor " + tensor.name + " is of shape " + text_of(tensor.shape) +
+                                ", the model's of " + text_of(expected.shape));
+    }
     left.erase(found);
-    if (sources.back()->shape == to.shape && sources.back()->values.size() == to.values.size()) continue;
-    throw harness::UsageError("the checkpoint's tensor " + to.name + " is of shape " + text_of(sources.back()->shape) +
-                              ", the model's of " + text_of(to.shape));
   }
-  if (!left.empty()) {
-    throw harness::UsageError("the checkpoint's tensor " + left.begin()->first + " has no place in the model");
-  }
-  for (std::size_t i = 0; i < state.size(); ++i) {
-    stream.copy(sources[i]->values.data(), state[i].values.data(), state[i].values.size_bytes());
-  }
-  stream.sync();
+  if (left.empty()) return;
+  throw harness::UsageError("the checkpoint's tensor " + left.begin()->first + " has no place in the model");
 }
 
 void save(const Checkpoint& checkpoint, const std::filesystem::path& path) {

@@ -27,14 +27,18 @@ struct Checkpoint {
 };
 
 // What training has changed so far, copied after the work that was issued to the stream.
-Checkpoint checkpoint_of(std::span<const StateTensor> state, harness::Stream& stream,
-                         std::map<std::string, std::string> metadata = {});
 Checkpoint checkpoint_of(const Model& model, std::map<std::string, std::string> metadata = {});
+// The same of a network of which each device has a piece: called for one after the other, it puts them together.
+void add(Checkpoint& checkpoint, std::span<const StateTensor> state, harness::Stream& stream);
 
-// Puts it back. Throws harness::UsageError naming the first tensor that one of the two has and the other not, or in
-// another shape.
-void restore(const Checkpoint& checkpoint, std::span<const StateTensor> state, harness::Stream& stream);
+// Puts it back. Throws as require_alike does.
 void restore(const Checkpoint& checkpoint, Model& model);
+// The same for a piece, which takes what it has of it. Throws harness::UsageError naming a tensor that is not there.
+void restore(const Checkpoint& checkpoint, std::span<const StateTensor> state, harness::Stream& stream);
+
+// Throws harness::UsageError naming the first tensor that a checkpoint has and the model, of which the other one is,
+// not, or the other way round, or in another shape.
+void require_alike(const Checkpoint& checkpoint, const Checkpoint& of_model);
 
 // The file is replaced as a whole or not at all. Throws harness::Error with the reason.
 void save(const Checkpoint& checkpoint, const std::filesystem::path& path);

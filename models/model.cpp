@@ -15,10 +15,6 @@ namespace models {
 
 namespace {
 
-std::size_t elements_of(const std::vector<int>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
-}
-
 constexpr std::array rows = {
     ModelRow{"lenet", "two convolutions and two linear layers, 129,068 parameters", make_lenet},
     ModelRow{"resnet18", "20 convolutions around which values also go straight on, 11,175,818 parameters",
@@ -305,7 +301,8 @@ void Model::draw() {
     if (settings_.init == Init::he && weight) bound = std::sqrt(2.0 / parameter.fan_in) * std::sqrt(3.0);
     if (settings_.init == Init::std001 && weight) bound = 0.01 * std::sqrt(3.0);
     for (std::size_t i = 0; i < parameter.count; ++i) {
-      const float value = harness::uniform(settings_.seed + parameter.reference_offset + parameter.in_whole(i), bound);
+      const float value =
+          harness::uniform(settings_.seed + parameter.reference_offset + parameter.cut.in_whole(i), bound);
       parameters[parameter.offset + i] = parameter.role == Role::scale ? 1 : value;
     }
   }
@@ -397,7 +394,8 @@ void Model::step(const Sgd& how, Slice slice) {
 std::vector<StateTensor> Model::state() const {
   std::vector<StateTensor> state;
   for (const Parameter& parameter : parameters_) {
-    state.push_back({parameter.name, parameter.shape, {parameter_arena_ + parameter.offset, parameter.count}});
+    state.push_back(
+        {parameter.name, parameter.shape, {parameter_arena_ + parameter.offset, parameter.count}, parameter.cut});
   }
   for (const Statistic& statistic : statistics_) {
     state.push_back(
@@ -411,8 +409,10 @@ std::vector<StateTensor> Model::state() const {
 std::vector<StateTensor> Model::momentum_tensors(float* arena) const {
   std::vector<StateTensor> tensors;
   for (const Parameter& parameter : parameters_) {
-    tensors.push_back(
-        {"momentum_buffer." + parameter.name, parameter.shape, {arena + parameter.offset, parameter.count}});
+    tensors.push_back({"momentum_buffer." + parameter.name,
+                       parameter.shape,
+                       {arena + parameter.offset, parameter.count},
+                       parameter.cut});
   }
   return tensors;
 }

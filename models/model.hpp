@@ -66,11 +66,13 @@ struct Shared {
 enum class Gradients { replace, add };
 
 // A tensor of what training changes, under its name in PyTorch's state_dict; momentum, which PyTorch keeps apart, is
-// "momentum_buffer." and the name of its parameter. The values are the device's.
+// "momentum_buffer." and the name of its parameter. The values are the device's: of a tensor that devices share out,
+// those of its part.
 struct StateTensor {
   std::string name;
-  std::vector<int> shape;
+  std::vector<int> shape;  // of all of it
   std::span<float> values;
+  Cut cut = {};
 };
 
 class Model {
@@ -136,7 +138,7 @@ class Model {
   // empty where it has none.
   const std::vector<Slice>& momentum_slices() const { return momentum_slices_; }
   std::span<float> momentum() const { return {momentum_arena_, momentum_count_}; }
-  // All that training changes: parameters, statistics, and momentum where the replica has all of it.
+  // All that training changes here: parameters, statistics, and their momentum where the replica has all of it.
   std::vector<StateTensor> state() const;
   // The momentum of all parameters, where somebody put it together in the order of the arena.
   std::vector<StateTensor> momentum_tensors(float* arena) const;

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -46,7 +48,15 @@ enum class Role { weight, bias, scale, shift };  // batch norm has the last two,
 // the first of them beginning at `first`.
 struct Cut {
   std::size_t first = 0, row = 1, whole_row = 1;
+
+  // Where the i-th of the elements here is in all of it.
+  std::size_t in_whole(std::size_t i) const { return first + i / row * whole_row + i % row; }
 };
+
+// Of a tensor of this shape.
+inline std::size_t elements_of(const std::vector<int>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
+}
 
 // A parameter of a layer, in the order of PyTorch's state_dict.
 struct Parameter {
@@ -60,9 +70,6 @@ struct Parameter {
   std::size_t reference_offset = 0;  // elements of all parameters before it in state_dict order
   Cut cut = {};
   bool whole = true;
-
-  // Where the i-th of its elements here is in all of it.
-  std::size_t in_whole(std::size_t i) const { return cut.first + i / cut.row * cut.whole_row + i % cut.row; }
 };
 
 // Running statistics of a batch norm, which training leaves for evaluation: no gradient, and never communicated.

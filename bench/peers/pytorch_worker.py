@@ -23,42 +23,12 @@ import torch  # noqa: E402  (after its number of threads and cores are settled)
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+from pytorch_models import MODELS  # noqa: E402
+
 torch.set_num_threads(threads)
 torch.manual_seed(1)
 
-
-def lenet():
-    return nn.Sequential(
-        nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2, 2),
-        nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2, 2),
-        nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10),
-    )  # fmt: skip
-
-
-class Residual(nn.Module):
-    def __init__(self, inputs, channels, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, channels, 3, stride, 1)
-        self.bn1 = nn.BatchNorm2d(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1)
-        self.bn2 = nn.BatchNorm2d(channels)
-        self.shortcut = nn.Conv2d(inputs, channels, 1, stride) if stride > 1 else nn.Identity()
-
-    def forward(self, x):
-        y = functional.relu(self.bn1(self.conv1(x)))
-        return functional.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
-
-
-def resnet18():
-    layers = [nn.Conv2d(1, 64, 3, 1, 1), nn.BatchNorm2d(64), nn.ReLU()]
-    inputs = 64
-    for channels in (64, 128, 256, 512):
-        layers += [Residual(inputs, channels, 1 if channels == 64 else 2), Residual(channels, channels, 1)]
-        inputs = channels
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
-
-
-model = {"lenet": lenet, "resnet18": resnet18}[model_name]()
+model = MODELS[model_name]()
 images = torch.randn(batch, 1, 28, 28)
 labels = torch.randint(0, 10, (batch,))
 if ranks > 1:

@@ -32,12 +32,26 @@ Batch Course::batch(std::size_t step) {
 
 std::vector<double> Course::run(Strategy& strategy, Replicas& replicas, const CourseHooks& hooks) {
   std::vector<double> losses = settings_.losses;
-  double began = losses.size() % batches() == 0 ? harness::steady_seconds() : std::nan("");
+  const bool at_the_end = !losses.empty() && losses.size() == steps_;
+  double began = losses.size() % batches() == 0 && !at_the_end ? harness::steady_seconds() : std::nan("");
   double kept = harness::steady_seconds();
   const auto keep = [&] {
     if (hooks.keep) hooks.keep(losses);
     kept = harness::steady_seconds();
   };
+  const auto end_epoch = [&] {
+    const std::size_t done = (losses.size() - 1) / batches();  // epochs before this one
+    const auto first = losses.begin() + static_cast<std::ptrdiff_t>(done * batches());
+    Epoch epoch{.number = static_cast<int>(done) + 1, .seconds = harness::steady_seconds() - began};
+    epoch.loss = std::accumulate(first, losses.end(), 0.0) / static_cast<double>(losses.end() - first);
+    strategy.settle();
+    epoch.checksums = replicas.checksums();
+    if (settings_.test) epoch.accuracy = replicas.accuracy(*settings_.test);
+    hooks.ended(epoch);
+    keep();
+    began = harness::steady_seconds();
+  };
+  if (at_the_end) end_epoch();
   while (losses.size() < steps_) {
     hooks.shown(losses.size());
     const Batch now = batch(losses.size());
@@ -45,16 +59,7 @@ std::vector<double> Course::run(Strategy& strategy, Replicas& replicas, const Co
     bench::run(strategy, replicas, Work::step);
     losses.push_back(strategy.loss() / static_cast<double>(now.images.size()));
     if (losses.size() % batches() == 0 || losses.size() == steps_) {
-      const std::size_t done = (losses.size() - 1) / batches();  // epochs before this one
-      const auto first = losses.begin() + static_cast<std::ptrdiff_t>(done * batches());
-      Epoch epoch{.number = static_cast<int>(done) + 1, .seconds = harness::steady_seconds() - began};
-      epoch.loss = std::accumulate(first, losses.end(), 0.0) / static_cast<double>(losses.end() - first);
-      strategy.settle();
-      epoch.checksums = replicas.checksums();
-      if (settings_.test) epoch.accuracy = replicas.accuracy(*settings_.test);
-      hooks.ended(epoch);
-      keep();
-      began = harness::steady_seconds();
+      end_epoch();
     } else if (hooks.keep && harness::steady_seconds() > kept + seconds_between_checkpoints) {
       strategy.settle();
       keep();

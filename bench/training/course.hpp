@@ -50,8 +50,9 @@ class Course {
   // The images of a step, dealt out to the ranks.
   Batch batch(std::size_t step);
 
-  // Trains. Throws harness::Error when the replicas have parted. Gives the mean loss of each step, before its update,
-  // those of the steps before this run among them.
+  // Trains; where all steps were taken before, only what follows an epoch is done. Throws harness::Error when the
+  // replicas have parted. Gives the mean loss of each step, before its update, those of the steps before this run among
+  // them.
   std::vector<double> run(Strategy& strategy, Replicas& replicas, const CourseHooks& hooks);
 
  private:

@@ -71,11 +71,6 @@ void Sweep::require_sense() const {
       if (strategy.reduces_gradients() || !options_.given(option)) continue;
       throw harness::bad_value(option, options_.text(option), "strategy " + name + " all-reduces no gradients");
     }
-    for (const char* option : {"eval", "save", "resume"}) {
-      if (strategy.piece == Piece::replica || !options_.given(option)) continue;
-      throw harness::bad_value(option, options_.text(option),
-                               "with strategy " + name + " no device has the whole network");
-    }
   }
   if (options_.given("microbatches") && !has_pipeline) {
     throw harness::bad_value("microbatches", options_.text("microbatches"), "only strategy pipeline takes it");

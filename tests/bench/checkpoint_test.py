@@ -19,6 +19,13 @@ def header_of(path):
     return json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
 
 
+def tensors_of(path):
+    data, header = path.read_bytes(), header_of(path)
+    begin = 8 + int.from_bytes(data[:8], "little")
+    return {name: (entry["shape"], data[begin + entry["data_offsets"][0]:begin + entry["data_offsets"][1]])
+            for name, entry in header.items() if name != "__metadata__"}
+
+
 class Checkpoints(BenchCase):
     binary = "bench_train"
 
@@ -70,6 +77,23 @@ class Checkpoints(BenchCase):
                 self.assertEqual(row["point"]["resume"], str(parts))
                 self.assertEqual(len(row["losses"]), 5)
                 self.assertEqual(parts.read_bytes(), whole.read_bytes())
+
+    def test_of_pieces_it_is_the_network_that_they_make(self):
+        whole, parts = self.folder / "whole", self.folder / "parts"
+        for options in (["--model=lenet", "--device=cpu:3", "--strategy=pipeline", "--microbatches=2"],
+                        ["--model=lenet", "--device=cpu:3", "--strategy=tensor", "--algorithm=tree"],
+                        ["--model=resnet18", "--device=cpu:2", "--strategy=pipeline"]):
+            with self.subTest(options):
+                steps = [*QUICK, "--batch=6", "--steps=2"]
+                (row,) = self.results(*options, *steps, "--eval", f"--save={whole}")
+                self.results(*options, *QUICK, "--batch=6", "--steps=1", f"--save={parts}")
+                (rest,) = self.results(*options, *steps, f"--save={parts}", f"--resume={parts}")
+                self.assertEqual(rest["losses"], row["losses"])
+                self.assertEqual(tensors_of(parts), tensors_of(whole))
+                (one,) = self.results(options[0], *steps, "--device=cpu:1", "--strategy=scratch", "--eval",
+                                      f"--save={parts}", f"--resume={whole}")
+                self.assertEqual(tensors_of(parts), tensors_of(whole))
+                self.assertEqual(one["metrics"]["test_accuracy"], row["metrics"]["test_accuracy"])
 
     def test_it_holds_what_pytorch_names_and_where_the_run_was(self):
         file = self.folder / "run"

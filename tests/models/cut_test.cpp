@@ -65,11 +65,11 @@ class Cuts : public testing::TestWithParam<std::string> {
         return std::sqrt(square);
       };
       for (std::size_t i = 0; i < own.count; ++i) {
-        ASSERT_EQ(piece.parameters()[own.offset + i], whole.parameters()[all.offset + own.in_whole(i)]) << own.name;
+        ASSERT_EQ(piece.parameters()[own.offset + i], whole.parameters()[all.offset + own.cut.in_whole(i)]) << own.name;
       }
       const float *found = piece.gradients() + own.offset, *expected = whole.gradients() + all.offset;
-      const double off = norm([&](std::size_t i) { return found[i] - expected[own.in_whole(i)]; });
-      EXPECT_LE(off, tolerance * norm([&](std::size_t i) { return expected[own.in_whole(i)]; }) + 1e-4) << own.name;
+      const double off = norm([&](std::size_t i) { return found[i] - expected[own.cut.in_whole(i)]; });
+      EXPECT_LE(off, tolerance * norm([&](std::size_t i) { return expected[own.cut.in_whole(i)]; }) + 1e-4) << own.name;
     }
   }
 
