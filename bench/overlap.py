@@ -1,56 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of a slow link's time a training step hides behind its backward pass: python3 -m bench.overlap
 
-Runs bench_train twice. The first run says how long a step computes; in the second every bucket also takes as long as on a
-link so slow that the communication of a step takes a given part of that. With perfect overlap a step would then
-take the longer of the two. Needs a core for each device, since a device that has none computes longer meanwhile."""
+In each round bench_train runs twice. The first run says how long a step computes; in the second every bucket also takes as
+long as on a link so slow that the communication of a step takes a given part of that. With perfect overlap a step would
+then take the longer of the two. Needs a core for each device, since a device that has none computes longer meanwhile."""
 
 import argparse
-import json
 import os
-import pathlib
-import subprocess
 import sys
-import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from bench.peers.rounds import DEFAULT_BIN, Failed, count, models, run_bench, table
+from plots import units
+from plots.command import Parser
 
 
-def run(arguments, link=None):
-    """The results of bench_train, overlap on and off; `link` is in bytes a second."""
-    with tempfile.TemporaryDirectory() as folder:
-        output = pathlib.Path(folder) / "result.json"
-        command = [arguments.bin / "bench_train", "--quiet", f"--output={output}", "--data=synthetic", "--steps=0",
-                   "--scaling=strong", "--strategy=distributed", "--overlap=on,off", f"--model={arguments.model}",
-                   f"--batch={arguments.batch}", f"--device={arguments.device}", f"--bucket={arguments.bucket}",
-                   f"--iterations={arguments.iterations}", "--threads=1"]
-        environment = os.environ | ({"RINGMARK_SLOW_LINK": str(link)} if link else {})
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(done.stderr.strip())
-        return {row["point"]["overlap"]: row["metrics"] for row in json.loads(output.read_text())["results"]}
+def metrics_of(arguments, model, batch, link=None):
+    """Of a step, by overlap (on and off); `link` is in bytes a second."""
+    if link:
+        os.environ["RINGMARK_SLOW_LINK"] = str(link)
+    else:
+        os.environ.pop("RINGMARK_SLOW_LINK", None)
+    report = run_bench(arguments.bin, ["bench_train", f"--model={model}", f"--batch={batch}", "--scaling=strong",
+                                       f"--device=cpu:{arguments.devices}", "--threads=1", "--data=synthetic",
+                                       "--strategy=distributed", "--overlap=on,off", f"--bucket={arguments.bucket}",
+                                       "--steps=0", f"--iterations={arguments.iterations}"])  # fmt: skip
+    for row in report["results"]:
+        if row["status"] != "ok":
+            raise Failed(f"{model}: {row['reason']}")
+    return {row["point"]["overlap"]: row["metrics"] for row in report["results"]}
+
+
+def part(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not allowed; allowed is a number above 0")
+    return value
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="bench.overlap", description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--model", default="lenet")
-    parser.add_argument("--batch", type=int, default=256, help="of all devices (default: %(default)s)")
-    parser.add_argument("--device", default="cpu:2")
+    parser = Parser("bench.overlap", __doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--model", type=models, default="lenet:512", metavar="NAME:BATCH,...",
+                        help="models and the images of all devices together (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--devices", type=count, default=2, help="each of one thread (default: %(default)s)")
     parser.add_argument("--bucket", default="64K", help="size of a bucket (default: %(default)s)")
-    parser.add_argument("--part", type=float, default=0.5,
-                        help="what the communication takes of the computing's time (default: %(default)s)")
-    parser.add_argument("--iterations", type=int, default=15)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/cpu/bin", help="folder of bench_train")
+    parser.add_argument("--part", type=part, default=0.5,
+                        help="what the communication takes of the computing's time (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--iterations", type=count, default=10, help="steps of a run (default: %(default)s)")
+    parser.add_argument("--rounds", type=count, default=3, help="(default: %(default)s)")
+    parser.add_argument("--bin", default=DEFAULT_BIN, help="the folder of Ringmark's programs")
     arguments = parser.parse_args()
 
-    fast = run(arguments)["on"]
-    slow = run(arguments, fast["parameter_bytes"] / (arguments.part * fast["compute_seconds"]))
-    print("| overlap | compute | communication | step | step / the longer of the two |")
-    print("|---|---|---|---|---|")
-    for overlap, metrics in slow.items():
-        compute, communication, step = (metrics[f"{name}_seconds"] for name in ("compute", "communication", "step"))
-        print(f"| {overlap} | {1e3 * compute:.2f} ms | {1e3 * communication:.2f} ms | {1e3 * step:.2f} ms | "
-              f"{step / max(compute, communication):.3f} |")
+    lines = []
+    try:
+        for _ in range(arguments.rounds):
+            for model, batch in arguments.model:
+                fast = metrics_of(arguments, model, batch)["on"]
+                link = fast["parameter_bytes"] / (arguments.part * fast["compute_seconds"])
+                for overlap, metrics in metrics_of(arguments, model, batch, link).items():
+                    times = [metrics[f"{name}_seconds"] for name in ("compute", "communication", "step")]
+                    lines.append([model, overlap, *map(units.seconds, times), f"{times[-1] / max(times[:-1]):.2f}"])
+    except Failed as error:
+        print(f"bench.overlap: {error}", file=sys.stderr)
+        return 1
+    print(table(["model", "overlap", "compute", "communication", "step", "step / the longer of the two"], lines))
     return 0
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -136,6 +137,23 @@ class Forecast(BenchCase):
         self.assertRegex(done.stdout, r"\| lenet +\| scratch +\| ring +\| 2 .*s .*s .*s .*\| [0-9.]+ +\| [0-9.]+")
         self.assertRegex(done.stdout, r"error \d+% from layers alone, \d+% from layers on all devices at once")
         for option, status in (("--model=lenet", 2), ("--rounds=0", 2), ("--model=alexnet:4", 1), ("--devices=x", 2)):
+            done = subprocess.run([*command, option], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (status, "", 1), done.stderr)
+
+    @unittest.skipIf(os.environ.get("RINGMARK_SANITIZE"), "it measures steps, for minutes under a sanitizer")
+    def test_a_link_is_made_slow_until_communication_takes_its_part(self):
+        command = [sys.executable, "-m", "bench.overlap", f"--bin={os.environ['RINGMARK_BIN']}", "--rounds=1"]
+        done = subprocess.run([*command, "--model=lenet:8", "--part=40", "--iterations=2"], cwd=ROOT, capture_output=True,
+                              text=True, check=False, timeout=600)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for overlap in ("on", "off"):
+            row = re.search(rf"\| lenet \| {overlap} +\| (\S+) (\S+) +\| (\S+) (\S+) +\| .*s +\| ([0-9.]+)", done.stdout)
+            compute, unit, communication, its_unit, ratio = row.groups()
+            scale = {"us": 1e-6, "ms": 1e-3, "s": 1}
+            # The machine may be busier in the second run than in the first, but not forty times.
+            self.assertGreater(float(communication) * scale[its_unit], 4 * float(compute) * scale[unit])
+            self.assertGreater(float(ratio), 0.9)
+        for option, status in (("--model=lenet", 2), ("--part=0", 2), ("--model=alexnet:4", 1), ("--bin=nowhere", 1)):
             done = subprocess.run([*command, option], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
             self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (status, "", 1), done.stderr)
 
