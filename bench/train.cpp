@@ -120,14 +120,19 @@ class Bench {
 
   void run_together(const std::vector<Member*>& members, bench::Session& session) {
     measure(members, session);
-    double ways = 0, trained = 0;
-    for (const Member* member : members) ways += static_cast<double>(member->rows.size());
+    double ways = 0, trained = 0, slowest = 0;
+    for (const Member* member : members) {
+      ways += static_cast<double>(member->rows.size());
+      for (const std::size_t row : member->rows) {
+        slowest = std::max(slowest, session.results()[row].metrics.value("step_seconds", 0.0));
+      }
+    }
     for (const Member* member : members) {
       const std::vector<float> initial = member->fleet->replicas().state();
       for (const bench::Way& way : member->fleet->ways()) {
         member->fleet->replicas().restore(initial);
         const auto failure = bench::attempt([&] {
-          train(way, *member->fleet, session, [&](double share, const std::string& what) {
+          train(way, *member->fleet, sweep_.steps_within(slowest), session, [&](double share, const std::string& what) {
             session.show(share_of_measuring + (1 - share_of_measuring) * (trained + share) / ways, what);
           });
         });
@@ -177,10 +182,12 @@ class Bench {
     }
   }
 
-  void train(const bench::Way& way, bench::Fleet& fleet, bench::Session& session,
+  void train(const bench::Way& way, bench::Fleet& fleet, std::size_t steps, bench::Session& session,
              const std::function<void(double, const std::string&)>& show) const {
     bench::Replicas& replicas = fleet.replicas();
-    bench::Course course(replicas.ranks(), fleet.course());
+    bench::CourseSettings settings = fleet.course();
+    settings.steps = steps;
+    bench::Course course(replicas.ranks(), settings);
     harness::Result result = session.results()[way.row];
     result.extra["epochs"] = json::array();
     bench::CourseHooks hooks;

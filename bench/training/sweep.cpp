@@ -19,6 +19,8 @@ using nlohmann::json;
 
 namespace {
 
+constexpr std::size_t default_steps = 50;
+
 // For bench/overlap.py: how much of a slow link's time hides behind computing.
 double slow_link() {
   const char* text = std::getenv("RINGMARK_SLOW_LINK");
@@ -136,10 +138,12 @@ harness::Result Sweep::describe(const json& point, const harness::Devices& devic
   result.bench = "train";
   if (slow_link() > 0) result.nature = harness::Nature::emulated;
   result.point = point;
-  const bool epochs = options_.has("epochs");
   const auto settings = strategy_settings(point, devices.size());
   const auto text_or_null = [&](const char* name) {
     return options_.has(name) ? json(options_.text(name)) : json(nullptr);
+  };
+  const auto integer_or_null = [&](const char* name) {
+    return options_.has(name) ? json(options_.integer(name)) : json(nullptr);
   };
   result.point.update({{"ranks", devices.size()},
                        {"threads", devices.threads()},
@@ -156,8 +160,8 @@ harness::Result Sweep::describe(const json& point, const harness::Devices& devic
                        {"init", options_.text("init")},
                        {"seed", options_.integer("seed")},
                        {"order", options_.text("order")},
-                       {"steps", epochs ? json(nullptr) : json(options_.integer("steps"))},
-                       {"epochs", epochs ? json(options_.integer("epochs")) : json(nullptr)},
+                       {"steps", integer_or_null("steps")},
+                       {"epochs", integer_or_null("epochs")},
                        {"bucket_bytes", settings.bucket_bytes},
                        {"data", options_.text("data")},
                        {"resume", text_or_null("resume")},
@@ -182,10 +186,9 @@ std::vector<std::string> Sweep::command_for(const json& point) const {
   if (point.contains("microbatches")) add("microbatches", point["microbatches"].dump());
   for (const char* name :
        {"threads", "launch", "batch", "lr", "lr-scaling", "momentum", "weight-decay", "accumulate", "grad-dtype",
-        "slow", "data", "data-dir", "init", "order", "seed", "epochs", "eval", "resume"}) {
+        "slow", "data", "data-dir", "init", "order", "seed", "steps", "epochs", "eval", "resume"}) {
     if (options_.given(name)) add(name, options_.text(name));
   }
-  if (!options_.has("epochs")) add("steps", options_.text("steps"));
   return command;
 }
 
@@ -249,10 +252,18 @@ CourseSettings Sweep::course_settings(int ranks) const {
   settings.order =
       options_.text("order") == "shuffled" ? models::Sampler::Order::shuffled : models::Sampler::Order::sequential;
   settings.seed = static_cast<std::uint64_t>(options_.integer("seed"));
-  settings.steps = static_cast<std::size_t>(options_.integer("steps"));
+  settings.steps = steps_within(0);
   if (options_.has("epochs")) settings.epochs = static_cast<std::size_t>(options_.integer("epochs"));
   settings.losses = checkpoints_.losses();
   return settings;
+}
+
+std::size_t Sweep::steps_within(double slowest_step_seconds) const {
+  if (options_.has("steps")) return static_cast<std::size_t>(options_.integer("steps"));
+  if (options_.has("save") || options_.has("resume") || !(slowest_step_seconds > 0)) return default_steps;
+  constexpr double seconds = 10;  // of training
+  constexpr double fewest = 2;    // the second step shows the first one's update
+  return static_cast<std::size_t>(std::clamp(seconds / slowest_step_seconds, fewest, double(default_steps)));
 }
 
 // A step is timed three times: whole, its compute alone, its communication alone.

@@ -44,6 +44,10 @@ class Sweep {
   bool shares_momentum(const nlohmann::json& point) const;
   StrategySettings strategy_settings(const nlohmann::json& point, int ranks) const;
   CourseSettings course_settings(int ranks) const;  // without the data sets
+  // What is trained where no number of steps or epochs was asked for, so that no sweep of a large model trains for
+  // hours: fewer steps where they are long, as many for all ways that are measured together. A checkpoint needs a fixed
+  // number.
+  std::size_t steps_within(double slowest_step_seconds) const;
   harness::MeasureSettings measure_settings() const;
   const Checkpoints& checkpoints() const { return checkpoints_; }
   bool finds_buckets() const { return options_.on("find-bucket"); }

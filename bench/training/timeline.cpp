@@ -5,6 +5,7 @@
 #include <map>
 
 #include "bench/training/reductions.hpp"
+#include "harness/clock.hpp"
 #include "harness/text.hpp"
 
 namespace bench {
@@ -12,7 +13,8 @@ namespace bench {
 namespace {
 
 constexpr const char* communication_lane = ", communication";
-constexpr int steps_before = 2;  // caches and clocks settle
+constexpr int steps_before = 2;  // at most: caches and clocks settle within the first step of those that are long
+constexpr double seconds_before = 0.1;
 
 std::string lane_of(const Replicas& replicas, int rank) {
   return "rank " + std::to_string(rank) + ", " + replicas.stream(rank).device().name();
@@ -25,7 +27,10 @@ bool is_of_layers(const Stretch& stretch) {
 }  // namespace
 
 std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas) {
-  for (int i = 0; i < steps_before; ++i) run(strategy, replicas, Work::step);
+  const double begin = harness::steady_seconds();
+  for (int i = 0; i < steps_before && harness::steady_seconds() - begin < seconds_before; ++i) {
+    run(strategy, replicas, Work::step);
+  }
   const auto collectives = strategy.collectives();
   for (Reductions* each : collectives) each->watch();
   replicas.watch();

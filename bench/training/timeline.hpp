@@ -19,7 +19,7 @@ struct Span {
   double begin = 0, end = 0;  // seconds since the replica of this lane began: their clocks cannot be compared
 };
 
-// The last of three steps, on the loaded batch; the replicas' state changes as in any step.
+// The last of a few steps, on the loaded batch; the replicas' state changes as in any step.
 std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas);
 
 // Seconds of the rank that has most of them in which it did nothing that the timeline shows, up to its last end.

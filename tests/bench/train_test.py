@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """bench_train as a user meets it: the same losses on any number of devices, valid files, clear refusals."""
+import os
 import json
 import unittest
+import unittest.mock
 
 from bench_case import ROOT, BenchCase
 
@@ -99,6 +101,18 @@ class Training(BenchCase):
         again = self.results("--warmup=1", "--iterations=1", *row["command"][1:])[0]
         self.assertEqual(again["point"], row["point"])
         self.assertEqual(again["losses"], row["losses"])
+
+    def test_where_a_step_is_long_fewer_of_them_are_trained_by_default(self):
+        options = ["--model=mlp", "--data=synthetic", "--iterations=1", "--warmup=0", "--strategy=distributed"]
+        (fast,) = self.results(*options, "--device=cpu:1")
+        self.assertEqual((fast["point"]["steps"], len(fast["losses"])), (None, 50))
+        # Of the two the one with the slow link takes about a second.
+        with unittest.mock.patch.dict(os.environ, {"RINGMARK_SLOW_LINK": "100"}):
+            rows = self.results(*options, "--device=cpu:1,cpu:2")
+        steps = [len(row["losses"]) for row in rows]
+        self.assertEqual(steps[0], steps[1])
+        self.assertTrue(2 <= steps[0] < 20, steps)
+        self.assertEqual(rows[0]["losses"], fast["losses"][:steps[0]])
 
     def test_accuracy_is_the_same_on_one_device_and_on_three(self):
         rows = self.results("--data=synthetic", "--batch=64", "--iterations=1", "--steps=4", "--device=cpu:1,cpu:3",
