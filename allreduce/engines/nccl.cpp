@@ -14,8 +14,7 @@ namespace allreduce {
 namespace {
 
 void check_nccl(ncclResult_t status, const std::string& doing) {
-  if (status == ncclSuccess) return;
-  throw harness::Error(doing + ": NCCL: " + ncclGetErrorString(status));
+  if (status != ncclSuccess) harness::fail_on_gpu(doing, std::string("NCCL: ") + ncclGetErrorString(status));
 }
 
 ncclDataType_t type_of(harness::Dtype dtype) {

@@ -5,8 +5,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "harness/device/device.hpp"
 
@@ -17,6 +19,13 @@ void check_cuda(cudaError_t status, const std::string& doing);
 
 // Whether the process can use its GPUs no more after such a failure.
 bool is_sticky(cudaError_t status);
+
+// Throws Error for another library's call that failed, "<doing>: <said>"; where CUDA says that the process can use its
+// GPUs no more, whatever the library made of it, DeviceLost with CUDA's words too.
+[[noreturn]] void fail_on_gpu(std::string_view doing, const std::string& said);
+
+// Host memory that the host and the GPUs use at the same time.
+std::shared_ptr<void> allocate_pinned(std::size_t bytes);
 
 // Makes the GPU the current one of this thread.
 void use_gpu(int gpu);

@@ -59,6 +59,24 @@ void check_cuda(cudaError_t status, const std::string& doing) {
   throw Error(text);
 }
 
+void fail_on_gpu(std::string_view doing, const std::string& said) {
+  const std::string text = std::string(doing).append(": ").append(said);
+  // Every call fails once the GPUs are lost, also one that only asks; "not ready" may be the answer otherwise.
+  const cudaError_t kept = cudaGetLastError(), now = cudaStreamQuery(nullptr);
+  cudaGetLastError();
+  for (const cudaError_t status : {kept, now}) {
+    if (is_sticky(status)) check_cuda(status, text);
+  }
+  throw Error(text);
+}
+
+std::shared_ptr<void> allocate_pinned(std::size_t bytes) {
+  void* memory = nullptr;
+  check_cuda(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable),
+             "taking " + std::to_string(bytes) + " bytes of pinned host memory");
+  return {memory, [](void* taken) { cudaFreeHost(taken); }};
+}
+
 void use_gpu(int gpu) { check_cuda(cudaSetDevice(gpu), "choosing GPU " + std::to_string(gpu)); }
 
 OwnedEvent EventPool::take(int gpu, Timing timing) {
@@ -70,11 +88,12 @@ OwnedEvent EventPool::take(int gpu, Timing timing) {
 }
 
 Staging::Staging(cudaStream_t lane, int own, int other, bool pulls)
-    : pulls_(pulls), lane_(lane), helper_(make_stream(other)), forked_(make_event(own)), joined_(make_event(other)) {
-  void* memory = nullptr;
-  check_cuda(cudaHostAlloc(&memory, 2 * half_bytes, cudaHostAllocPortable),
-             "taking " + std::to_string(2 * half_bytes) + " bytes of pinned host memory");
-  memory_ = Owned<void*, cudaFreeHost>(memory);
+    : pulls_(pulls),
+      lane_(lane),
+      helper_(make_stream(other)),
+      memory_(allocate_pinned(2 * half_bytes)),
+      forked_(make_event(own)),
+      joined_(make_event(other)) {
   for (Half& half : halves_) {
     half.filled = make_event(pulls ? other : own);
     half.drained = make_event(pulls ? own : other);

@@ -117,7 +117,7 @@ class Staging {
   bool pulls_;
   cudaStream_t lane_;
   OwnedStream helper_;
-  Owned<void*, cudaFreeHost> memory_;
+  std::shared_ptr<void> memory_;
   OwnedEvent forked_, joined_;
   std::array<Half, 2> halves_;
 };

@@ -48,24 +48,25 @@ class Convolution : public Weighted {
   }
 
   void forward(int images) override {
-    check(cudnnConvolutionForward(library_.dnn.get(), &one, in_->described(images), in_->value, filter_.get(),
-                                  weights_.weight, how_.get(), forward_, library_.workspace.data(),
-                                  library_.workspace.bytes(), &none, out_->described(images), out_->value),
-          "convolution");
+    library_.check(cudnnConvolutionForward(library_.dnn.get(), &one, in_->described(images), in_->value, filter_.get(),
+                                           weights_.weight, how_.get(), forward_, library_.workspace.data(),
+                                           library_.workspace.bytes(), &none, out_->described(images), out_->value),
+                   "convolution");
     add_bias(images);
   }
   void backward(int images) override {
     const auto y = out_->described(images), x = in_->described(images);
     sum_bias_gradient(images);
-    check(cudnnConvolutionBackwardFilter(library_.dnn.get(), &one, x, in_->value, y, out_->gradient, how_.get(),
-                                         weights_back_, library_.workspace.data(), library_.workspace.bytes(), &none,
-                                         filter_.get(), weights_.weight_gradient),
-          "convolution, gradient of the weights");
+    library_.check(
+        cudnnConvolutionBackwardFilter(library_.dnn.get(), &one, x, in_->value, y, out_->gradient, how_.get(),
+                                       weights_back_, library_.workspace.data(), library_.workspace.bytes(), &none,
+                                       filter_.get(), weights_.weight_gradient),
+        "convolution, gradient of the weights");
     if (!in_->gradient) return;
-    check(cudnnConvolutionBackwardData(library_.dnn.get(), &one, filter_.get(), weights_.weight, y, out_->gradient,
-                                       how_.get(), data_back_, library_.workspace.data(), library_.workspace.bytes(),
-                                       &none, x, in_->gradient),
-          "convolution, gradient of the input");
+    library_.check(cudnnConvolutionBackwardData(library_.dnn.get(), &one, filter_.get(), weights_.weight, y,
+                                                out_->gradient, how_.get(), data_back_, library_.workspace.data(),
+                                                library_.workspace.bytes(), &none, x, in_->gradient),
+                   "convolution, gradient of the input");
   }
 
  private:
@@ -74,7 +75,7 @@ class Convolution : public Weighted {
   decltype(Found::algo) choose(const Ask& ask) {
     std::array<Found, 8> found{};
     int count = 0;
-    check(ask(static_cast<int>(found.size()), &count, found.data()), "choosing how to convolve");
+    library_.check(ask(static_cast<int>(found.size()), &count, found.data()), "choosing how to convolve");
     const auto end = found.begin() + count;
     const auto works = [](const Found& way) { return way.status == CUDNN_STATUS_SUCCESS; };
     auto best = std::find_if(found.begin(), end,
@@ -98,20 +99,21 @@ class Linear : public Weighted {
   using Weighted::Weighted;
 
   void forward(int images) override {
-    check(cublasSgemm(library_.blas.get(), CUBLAS_OP_T, CUBLAS_OP_N, outputs(), images, inputs(), &one, weights_.weight,
-                      inputs(), in_->value, inputs(), &none, out_->value, outputs()),
-          "linear layer");
+    library_.check(cublasSgemm(library_.blas.get(), CUBLAS_OP_T, CUBLAS_OP_N, outputs(), images, inputs(), &one,
+                               weights_.weight, inputs(), in_->value, inputs(), &none, out_->value, outputs()),
+                   "linear layer");
     add_bias(images);
   }
   void backward(int images) override {
     sum_bias_gradient(images);
-    check(cublasSgemm(library_.blas.get(), CUBLAS_OP_N, CUBLAS_OP_T, inputs(), outputs(), images, &one, in_->value,
-                      inputs(), out_->gradient, outputs(), &none, weights_.weight_gradient, inputs()),
-          "linear layer, gradient of the weights");
+    library_.check(
+        cublasSgemm(library_.blas.get(), CUBLAS_OP_N, CUBLAS_OP_T, inputs(), outputs(), images, &one, in_->value,
+                    inputs(), out_->gradient, outputs(), &none, weights_.weight_gradient, inputs()),
+        "linear layer, gradient of the weights");
     if (!in_->gradient) return;
-    check(cublasSgemm(library_.blas.get(), CUBLAS_OP_N, CUBLAS_OP_N, inputs(), images, outputs(), &one, weights_.weight,
-                      inputs(), out_->gradient, outputs(), &none, in_->gradient, inputs()),
-          "linear layer, gradient of the input");
+    library_.check(cublasSgemm(library_.blas.get(), CUBLAS_OP_N, CUBLAS_OP_N, inputs(), images, outputs(), &one,
+                               weights_.weight, inputs(), out_->gradient, outputs(), &none, in_->gradient, inputs()),
+                   "linear layer, gradient of the input");
   }
 
  private:
@@ -128,14 +130,14 @@ class Relu : public GpuLayer {
 
   void forward(int images) override {
     const auto all = in_->described(images);
-    check(cudnnActivationForward(library_.dnn.get(), how_.get(), &one, all, in_->value, &none, all, in_->value),
-          "relu");
+    library_.check(
+        cudnnActivationForward(library_.dnn.get(), how_.get(), &one, all, in_->value, &none, all, in_->value), "relu");
   }
   void backward(int images) override {
     const auto all = in_->described(images);
-    check(cudnnActivationBackward(library_.dnn.get(), how_.get(), &one, all, in_->value, all, in_->gradient, all,
-                                  in_->value, &none, all, in_->gradient),
-          "relu, gradient");
+    library_.check(cudnnActivationBackward(library_.dnn.get(), how_.get(), &one, all, in_->value, all, in_->gradient,
+                                           all, in_->value, &none, all, in_->gradient),
+                   "relu, gradient");
   }
 
  private:
@@ -152,15 +154,15 @@ class AveragePool : public GpuLayer {
   }
 
   void forward(int images) override {
-    check(cudnnPoolingForward(library_.dnn.get(), how_.get(), &one, in_->described(images), in_->value, &none,
-                              out_->described(images), out_->value),
-          "pooling");
+    library_.check(cudnnPoolingForward(library_.dnn.get(), how_.get(), &one, in_->described(images), in_->value, &none,
+                                       out_->described(images), out_->value),
+                   "pooling");
   }
   void backward(int images) override {
     const auto x = in_->described(images), y = out_->described(images);
-    check(cudnnPoolingBackward(library_.dnn.get(), how_.get(), &one, y, out_->value, y, out_->gradient, x, in_->value,
-                               &none, x, in_->gradient),
-          "pooling, gradient");
+    library_.check(cudnnPoolingBackward(library_.dnn.get(), how_.get(), &one, y, out_->value, y, out_->gradient, x,
+                                        in_->value, &none, x, in_->gradient),
+                   "pooling, gradient");
   }
 
  private:
@@ -182,28 +184,29 @@ class BatchNorm : public GpuLayer {
   }
 
   void forward(int images) override {
-    check(cudnnBatchNormalizationForwardTraining(library_.dnn.get(), over, &one, &none, in_->described(images),
-                                                 in_->value, out_->described(images), out_->value, channels_.get(),
-                                                 weights_.weight, weights_.bias, replaced, weights_.running_mean,
-                                                 weights_.running_variance, epsilon, mean_.data(), deviation_.data()),
-          "batch norm");
+    library_.check(cudnnBatchNormalizationForwardTraining(
+                       library_.dnn.get(), over, &one, &none, in_->described(images), in_->value,
+                       out_->described(images), out_->value, channels_.get(), weights_.weight, weights_.bias, replaced,
+                       weights_.running_mean, weights_.running_variance, epsilon, mean_.data(), deviation_.data()),
+                   "batch norm");
     if (relu_) relu_->forward(images);
   }
   void evaluate(int images) override {
-    check(cudnnBatchNormalizationForwardInference(library_.dnn.get(), over, &one, &none, in_->described(images),
-                                                  in_->value, out_->described(images), out_->value, channels_.get(),
-                                                  weights_.weight, weights_.bias, weights_.running_mean,
-                                                  weights_.running_variance, epsilon),
-          "batch norm by its running statistics");
+    library_.check(cudnnBatchNormalizationForwardInference(library_.dnn.get(), over, &one, &none,
+                                                           in_->described(images), in_->value, out_->described(images),
+                                                           out_->value, channels_.get(), weights_.weight, weights_.bias,
+                                                           weights_.running_mean, weights_.running_variance, epsilon),
+                   "batch norm by its running statistics");
     if (relu_) relu_->forward(images);
   }
   void backward(int images) override {
     if (relu_) relu_->backward(images);
-    check(cudnnBatchNormalizationBackward(library_.dnn.get(), over, &one, &none, &one, &none, in_->described(images),
-                                          in_->value, out_->described(images), out_->gradient, in_->described(images),
-                                          in_->gradient, channels_.get(), weights_.weight, weights_.weight_gradient,
-                                          weights_.bias_gradient, epsilon, mean_.data(), deviation_.data()),
-          "batch norm, gradient");
+    library_.check(
+        cudnnBatchNormalizationBackward(library_.dnn.get(), over, &one, &none, &one, &none, in_->described(images),
+                                        in_->value, out_->described(images), out_->gradient, in_->described(images),
+                                        in_->gradient, channels_.get(), weights_.weight, weights_.weight_gradient,
+                                        weights_.bias_gradient, epsilon, mean_.data(), deviation_.data()),
+        "batch norm, gradient");
   }
 
  private:
@@ -234,15 +237,15 @@ class ResidualSum : public GpuLayer {
 
   void forward(int images) override {
     library_.use_gpu();
-    harness::check_cuda(
+    library_.check(
         kernels::launch_add_and_relu(in_->value, shortcut_->value, images * in_->shape.size(), library_.stream),
         "residual sum");
   }
   void backward(int images) override {
     library_.use_gpu();
-    harness::check_cuda(kernels::launch_relu_gradients(in_->value, in_->gradient, shortcut_->gradient,
-                                                       images * in_->shape.size(), library_.stream),
-                        "residual sum, gradients");
+    library_.check(kernels::launch_relu_gradients(in_->value, in_->gradient, shortcut_->gradient,
+                                                  images * in_->shape.size(), library_.stream),
+                   "residual sum, gradients");
   }
 
  private:
@@ -259,7 +262,7 @@ class Outlet : public GpuLayer {
   void backward(int images) override {
     if (!in_->gradient) return;
     library_.use_gpu();
-    harness::check_cuda(cudaMemsetAsync(in_->gradient, 0, images * bytes_of(*in_), library_.stream), "clearing");
+    library_.check(cudaMemsetAsync(in_->gradient, 0, images * bytes_of(*in_), library_.stream), "clearing");
     copy(in_->gradient + before_, *in_, out_->gradient, *out_, images);
   }
 
@@ -267,9 +270,9 @@ class Outlet : public GpuLayer {
   static std::size_t bytes_of(const Values& row) { return row.shape.size() * sizeof(float); }
   void copy(float* to, const Values& to_row, const float* from, const Values& from_row, int images) {
     library_.use_gpu();
-    harness::check_cuda(cudaMemcpy2DAsync(to, bytes_of(to_row), from, bytes_of(from_row), bytes_of(*out_), images,
-                                          cudaMemcpyDeviceToDevice, library_.stream),
-                        "copying channels");
+    library_.check(cudaMemcpy2DAsync(to, bytes_of(to_row), from, bytes_of(from_row), bytes_of(*out_), images,
+                                     cudaMemcpyDeviceToDevice, library_.stream),
+                   "copying channels");
   }
 
   const std::size_t before_;  // elements of an image
@@ -290,15 +293,14 @@ class CrossEntropy : public Layer {
     auto* losses = reinterpret_cast<double*>(losses_.data());
     auto* hits = reinterpret_cast<int*>(hits_.data());
     auto* total = reinterpret_cast<Outcome*>(total_.data());
-    harness::check_cuda(kernels::launch_loss(in_->value, labels_, losses, hits, images, classes(), library_.stream),
-                        "loss");
-    harness::check_cuda(kernels::launch_totals(losses, hits, &total->loss, &total->correct, images, library_.stream),
-                        "sum of the losses");
+    library_.check(kernels::launch_loss(in_->value, labels_, losses, hits, images, classes(), library_.stream), "loss");
+    library_.check(kernels::launch_totals(losses, hits, &total->loss, &total->correct, images, library_.stream),
+                   "sum of the losses");
     library_.workplace.stream.copy(total, &outcome_, sizeof(Outcome));
   }
   void backward(int images) override {
     library_.use_gpu();
-    harness::check_cuda(
+    library_.check(
         kernels::launch_loss_gradient(in_->value, labels_, in_->gradient, images, classes(), library_.stream),
         "gradient of the loss");
   }
@@ -363,10 +365,10 @@ class Cudnn : public Backend {
                                          {static_cast<float>(how.lr), static_cast<float>(1 / images),
                                           static_cast<float>(how.momentum), static_cast<float>(how.weight_decay)},
                                          library_.stream);
-    harness::check_cuda(status, "step");
+    library_.check(status, "step");
   }
   void clear(float* values, std::size_t count) override {
-    harness::check_cuda(cudaMemsetAsync(values, 0, count * sizeof(float), library_.stream), "clearing");
+    library_.check(cudaMemsetAsync(values, 0, count * sizeof(float), library_.stream), "clearing");
   }
   void copy(const float* from, float* to, std::size_t count) override {
     library_.workplace.stream.copy(from, to, count * sizeof(float));
@@ -376,9 +378,9 @@ class Cudnn : public Backend {
   }
   // Pinned, so that the outcome arrives while the host goes on issuing.
   std::shared_ptr<Outcome> make_outcome() override {
-    void* memory = nullptr;
-    harness::check_cuda(cudaHostAlloc(&memory, sizeof(Outcome), cudaHostAllocPortable), "taking pinned host memory");
-    return {new (memory) Outcome, [](Outcome* outcome) { cudaFreeHost(outcome); }};
+    std::shared_ptr<void> memory = harness::allocate_pinned(sizeof(Outcome));
+    auto* outcome = new (memory.get()) Outcome;
+    return {std::move(memory), outcome};
   }
 
  private:

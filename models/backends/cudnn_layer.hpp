@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,13 +17,13 @@
 
 namespace models::cudnn {
 
-inline void check(cudnnStatus_t status, const char* doing) {
-  if (status != CUDNN_STATUS_SUCCESS)
-    throw harness::Error(std::string(doing) + ": cuDNN: " + cudnnGetErrorString(status));
+inline void check(cudaError_t status, const std::string& doing) { harness::check_cuda(status, doing); }
+inline void check(cudnnStatus_t status, std::string_view doing) {
+  if (status != CUDNN_STATUS_SUCCESS) harness::fail_on_gpu(doing, std::string("cuDNN: ") + cudnnGetErrorString(status));
 }
-inline void check(cublasStatus_t status, const char* doing) {
+inline void check(cublasStatus_t status, std::string_view doing) {
   if (status != CUBLAS_STATUS_SUCCESS) {
-    throw harness::Error(std::string(doing) + ": cuBLAS: " + cublasGetStatusString(status));
+    harness::fail_on_gpu(doing, std::string("cuBLAS: ") + cublasGetStatusString(status));
   }
 }
 
@@ -54,6 +55,11 @@ struct Library {
   explicit Library(const Workplace& place) : workplace(place), stream(on_its_gpu(place.stream)) {
     check(cudnnSetStream(dnn.get(), stream), "giving cuDNN a stream");
     check(cublasSetStream(blas.get(), stream), "giving cuBLAS a stream");
+  }
+  // Of what is issued to the GPU: a failure names it.
+  template <typename Status>
+  void check(Status status, const char* doing) const {
+    if (status != Status{}) cudnn::check(status, workplace.device.name() + ": " + doing);
   }
   void reserve(std::size_t bytes) {
     if (bytes > workspace.bytes()) workspace = workplace.stream.device().allocate(bytes);
@@ -127,14 +133,14 @@ class Weighted : public GpuLayer {
 
  protected:
   void add_bias(int images) {
-    check(cudnnAddTensor(library_.dnn.get(), &one, bias_.get(), weights_.bias, &one, out_->described(images),
-                         out_->value),
-          "adding a bias");
+    library_.check(cudnnAddTensor(library_.dnn.get(), &one, bias_.get(), weights_.bias, &one, out_->described(images),
+                                  out_->value),
+                   "adding a bias");
   }
   void sum_bias_gradient(int images) {
-    check(cudnnConvolutionBackwardBias(library_.dnn.get(), &one, out_->described(images), out_->gradient, &none,
-                                       bias_.get(), weights_.bias_gradient),
-          "summing the gradient of a bias");
+    library_.check(cudnnConvolutionBackwardBias(library_.dnn.get(), &one, out_->described(images), out_->gradient,
+                                                &none, bias_.get(), weights_.bias_gradient),
+                   "summing the gradient of a bias");
   }
 
   const Weights weights_;
