@@ -30,6 +30,8 @@ constexpr int images_to_check = 4;
 constexpr double tolerance_of_f32 = 1e-4;       // of a parameter's gradient, as a fraction of its norm
 constexpr double tolerance_of_rounding = 5e-2;  // Winograd's rounds more, and a GPU adds up in another order: ReLUs
                                                 // near zero go the other way
+constexpr double tolerance_of_tf32 = 0.2;       // of 11 bits
+constexpr double tolerance_of_bf16 = 0.6;       // of 8 bits
 constexpr double nothing = 1e-2;                // a norm as small as this fraction of the largest
 constexpr int fewest_profiles = 3;
 constexpr int most_profiles = 50;
@@ -52,10 +54,11 @@ std::vector<harness::Option> table() {
        .minimum = 1,
        .maximum = 1e6},
       {.name = "math",
-       .kind = Kind::choice,
+       .kind = Kind::names,
        .default_text = "f32",
-       .help = "arithmetic of the layers; winograd: convolutions of 3x3 by Winograd's algorithm, where oneDNN has it",
-       .allowed = {"f32", "winograd"}},
+       .help = "arithmetic of the layers; winograd: convolutions of 3x3 by Winograd's algorithm, where oneDNN has it; "
+               "tf32, and bf16 with parameters in f32: what GPUs multiply",
+       .allowed = {"f32", "winograd", "tf32", "bf16"}},
       {.name = "init",
        .kind = Kind::choice,
        .default_text = "he",
@@ -171,6 +174,12 @@ double flops(const models::Model& model, int layer, int images) {
   return 0;
 }
 
+double tolerance_of(const json& point) {
+  if (point["math"] == "bf16") return tolerance_of_bf16;
+  if (point["math"] == "tf32") return tolerance_of_tf32;
+  return point["math"] == "winograd" || point["backend"] == "cudnn" ? tolerance_of_rounding : tolerance_of_f32;
+}
+
 class Bench {
  public:
   explicit Bench(const harness::Options& options)
@@ -179,6 +188,7 @@ class Bench {
         columns_({{.title = "model", .left = true, .width = 6},
                   {.title = "device", .left = true, .width = 7},
                   {.title = "backend", .left = true, .width = 7},
+                  {.title = "math", .left = true, .width = 8},
                   {.title = "batch", .width = 6},
                   {.title = "forward", .width = 9},
                   {.title = "backward", .width = 9},
@@ -191,7 +201,9 @@ class Bench {
     for (const auto& backend : options.names("backend")) models::find_backend(backend);
     blocks_ = harness::points({{"model", bench::values(options.names("model"))},
                                {"device", bench::values(bench::device_points(options, "cpu:1"))},
+                               {"math", bench::values(options.names("math"))},
                                {"batch", bench::values(options.integers("batch"))}});
+    bench::name_what_is_the_same(columns_, blocks_, {{"math", "math"}});
   }
 
   int run() {
@@ -228,7 +240,6 @@ class Bench {
     result.point.update({{"backend", backend},
                          {"ranks", devices.size()},
                          {"threads", devices.threads()},
-                         {"math", options_.text("math")},
                          {"data", "synthetic"},
                          {"init", options_.text("init")},
                          {"seed", options_.integer("seed")}});
@@ -248,7 +259,7 @@ class Bench {
     settings.capacity = block["batch"];
     settings.init = models::parse_init(options_.text("init"));
     settings.seed = measuring_.seed;
-    settings.math = models::parse_math(options_.text("math"));
+    settings.math = models::parse_math(block["math"].get<std::string>());
 
     const std::size_t first = session.results().size();
     for (const auto& backend : backends) session.add(describe(block, backend, devices));
@@ -299,8 +310,7 @@ class Bench {
   static void check(std::size_t row, double distance, bench::Session& session) {
     harness::Result result = session.results()[row];
     result.metrics["gradient_distance"] = distance;
-    const bool rounds = result.point["math"] == "winograd" || result.point["backend"] == "cudnn";
-    const double tolerance = rounds ? tolerance_of_rounding : tolerance_of_f32;
+    const double tolerance = tolerance_of(result.point);
     result.check = distance <= tolerance ? harness::Check::tolerance : harness::Check::failed;
     if (result.check == harness::Check::failed) {
       result.status = harness::Status::failed;
@@ -356,9 +366,10 @@ class Bench {
     const auto time = [&](const char* name) { return harness::format_seconds(metric(name)); };
     columns_.print_row(
         std::cout,
-        {result.point["model"], result.point["device"], result.point["backend"], result.point["batch"].dump(),
-         time("forward_seconds"), time("backward_seconds"), time("optimizer_seconds"), time("step_seconds"),
-         harness::format_real(metric("images_per_second")), harness::format_real(metric("flops_per_second") / 1e9),
+        {result.point["model"], result.point["device"], result.point["backend"], result.point["math"],
+         result.point["batch"].dump(), time("forward_seconds"), time("backward_seconds"), time("optimizer_seconds"),
+         time("step_seconds"), harness::format_real(metric("images_per_second")),
+         harness::format_real(metric("flops_per_second") / 1e9),
          result.status == harness::Status::ok ? harness::name_of(result.check) : harness::name_of(result.status)});
   }
 

@@ -31,10 +31,28 @@ constexpr std::array rows = {
 
 }  // namespace
 
-Math parse_math(std::string_view name) {
-  if (name == "f32") return Math::f32;
-  if (name == "winograd") return Math::winograd;
-  throw harness::bad_value("math", name, "allowed: f32, winograd");
+std::string_view name(Math math) {
+  switch (math) {
+    case Math::f32: return "f32";
+    case Math::winograd: return "winograd";
+    case Math::tf32: return "tf32";
+    case Math::bf16: return "bf16";
+  }
+  return "";
+}
+
+Math parse_math(std::string_view text) {
+  for (const Math math : {Math::f32, Math::winograd, Math::tf32, Math::bf16}) {
+    if (name(math) == text) return math;
+  }
+  throw harness::bad_value("math", text, "allowed: f32, winograd, tf32, bf16");
+}
+
+void require_math(Math asked, std::initializer_list<Math> has, std::string_view who) {
+  if (std::find(has.begin(), has.end(), asked) != has.end()) return;
+  std::string names;
+  for (const Math math : has) names.append(names.empty() ? "" : ", ").append(name(math));
+  throw harness::bad_value("math", name(asked), std::string(who).append(" has: ").append(names));
 }
 
 std::span<const BackendRow> backends() { return rows; }

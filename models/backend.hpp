@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -103,12 +104,21 @@ class Backend {
   virtual std::shared_ptr<Outcome> make_outcome() { return std::make_shared<Outcome>(); }
 };
 
-// How it computes. Winograd's convolutions multiply less and round more: Lavin and Gray, "Fast Algorithms for
-// Convolutional Neural Networks" (2015). They are for kernels of 3x3 in steps of 1; the others stay direct.
-enum class Math { f32, winograd };
+// How it computes.
+enum class Math {
+  f32,
+  winograd,  // multiplies less and rounds more: Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks"
+             // (2015); of kernels of 3x3 in steps of 1, the others stay direct
+  tf32,      // factors of convolutions and linear layers have 10 bits of mantissa: NVIDIA's TensorFloat-32
+  bf16       // these layers read and put out bfloat16; parameters, and all other layers, are f32
+};
 
-// "f32" or "winograd". Throws harness::UsageError for another.
+// "f32". parse_math throws harness::UsageError for a name of none.
+std::string_view name(Math math);
 Math parse_math(std::string_view name);
+
+// Throws harness::UsageError for an arithmetic that `who` has not.
+void require_math(Math asked, std::initializer_list<Math> has, std::string_view who);
 
 // What a backend computes with: a stream, memory of its device for batches of up to `capacity` images, and `threads`.
 struct Workplace {

@@ -93,8 +93,9 @@ std::vector<harness::Option> training_options() {
       {.name = "math",
        .kind = Kind::names,
        .default_text = "f32",
-       .help = "arithmetic of the layers; winograd: convolutions of 3x3 by Winograd's algorithm, where oneDNN has it",
-       .allowed = {"f32", "winograd"}},
+       .help = "arithmetic of the layers; winograd: convolutions of 3x3 by Winograd's algorithm, where oneDNN has it; "
+               "tf32, and bf16 with parameters in f32: what GPUs multiply",
+       .allowed = {"f32", "winograd", "tf32", "bf16"}},
       {.name = "slow", .kind = Kind::text, .help = "RANK:FACTOR, make a device so much slower, as in 1:2.5"},
       {.name = "data",
        .kind = Kind::choice,

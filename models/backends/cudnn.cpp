@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layers on a GPU, by NVIDIA's libraries: cuDNN (https://docs.nvidia.com/deeplearning/cudnn/), and cuBLAS for the
-// linear layers. All in f32, images in the order [image][channel][row][column]. Everything is issued to the replica's
-// stream by the thread that calls. How a convolution is computed, and the memory for it, is settled when its layer is
-// made; ways that give the same bits every time are preferred.
+// linear layers. Tensors are f32, images in the order [image][channel][row][column]. With bf16, convolutions and linear
+// layers multiply copies in bfloat16 and add in f32, and parameters stay f32: Micikevicius et al., "Mixed Precision
+// Training" (2018), where bfloat16 needs no scaling of the loss: Kalamkar et al., "A Study of BFLOAT16 for Deep
+// Learning Training" (2019). Everything is issued to the replica's stream by the thread that calls. How a convolution
+// is computed, and the memory for it, is settled when its layer is made; ways that give the same bits every time are
+// preferred.
 #include "models/backends/cudnn_layer.hpp"
 
 #include <algorithm>
 #include <array>
 #include <new>
 #include <optional>
+#include <string>
+#include <type_traits>
 
+#include "harness/options.hpp"
 #include "models/backends/kernels.hpp"
 
 namespace models {
@@ -22,101 +28,144 @@ class Convolution : public Weighted {
  public:
   Convolution(Library& library, const ValuesPointer& in, const ValuesPointer& out, const Window& window,
               const Weights& weights)
-      : Weighted(library, in, out, weights) {
-    check(cudnnSetFilter4dDescriptor(filter_.get(), CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, out->shape.channels,
+      : Weighted(library, in, out, weights,
+                 std::size_t(out->shape.channels) * in->shape.channels * window.kernel * window.kernel),
+        window_(window),
+        weight_gradient_(library, weight_count_) {
+    check(cudnnSetFilter4dDescriptor(filter_.get(), library.type(), CUDNN_TENSOR_NCHW, out->shape.channels,
                                      in->shape.channels, window.kernel, window.kernel),
           "describing weights");
-    check(cudnnSetConvolution2dDescriptor(how_.get(), window.padding, window.padding, window.stride, window.stride, 1,
-                                          1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-          "describing a convolution");
-    check(cudnnSetConvolutionMathType(how_.get(), CUDNN_FMA_MATH), "asking for plain f32");
     const int images = library.workplace.capacity;
-    const auto x = in->described(images), y = out->described(images);
-    forward_ = choose<cudnnConvolutionFwdAlgoPerf_t>([&](int most, int* count, auto* found) {
-      return cudnnGetConvolutionForwardAlgorithm_v7(library.dnn.get(), x, filter_.get(), how_.get(), y, most, count,
-                                                    found);
+    const auto x = in->described(images, library.type()), y = out->described(images, library.type());
+    choose(forward_, [&](auto how, auto... found) {
+      return cudnnGetConvolutionForwardAlgorithm_v7(library.dnn(), x, filter_.get(), how, y, found...);
     });
-    weights_back_ = choose<cudnnConvolutionBwdFilterAlgoPerf_t>([&](int most, int* count, auto* found) {
-      return cudnnGetConvolutionBackwardFilterAlgorithm_v7(library.dnn.get(), x, y, how_.get(), filter_.get(), most,
-                                                           count, found);
+    choose(weights_back_, [&](auto how, auto... found) {
+      return cudnnGetConvolutionBackwardFilterAlgorithm_v7(library.dnn(), x, y, how, filter_.get(), found...);
     });
     if (!in->gradient) return;
-    data_back_ = choose<cudnnConvolutionBwdDataAlgoPerf_t>([&](int most, int* count, auto* found) {
-      return cudnnGetConvolutionBackwardDataAlgorithm_v7(library.dnn.get(), filter_.get(), y, how_.get(), x, most,
-                                                         count, found);
+    choose(data_back_, [&](auto how, auto... found) {
+      return cudnnGetConvolutionBackwardDataAlgorithm_v7(library.dnn(), filter_.get(), y, how, x, found...);
     });
   }
 
   void forward(int images) override {
-    library_.check(cudnnConvolutionForward(library_.dnn.get(), &one, in_->described(images), in_->value, filter_.get(),
-                                           weights_.weight, how_.get(), forward_, library_.workspace.data(),
-                                           library_.workspace.bytes(), &none, out_->described(images), out_->value),
-                   "convolution");
+    const auto x = in_->described(images, library_.type()), y = out_->described(images, library_.type());
+    library_.check(
+        cudnnConvolutionForward(library_.dnn(), &one, x, x_.read(in_->value, x_count(images)), filter_.get(),
+                                w_.read(weights_.weight, weight_count_), forward_.how.get(), forward_.algo,
+                                library_.workspace.data(), library_.workspace.bytes(), &none, y, y_.at(out_->value)),
+        "convolution");
+    y_.write_back(out_->value, y_count(images));
     add_bias(images);
   }
   void backward(int images) override {
-    const auto y = out_->described(images), x = in_->described(images);
     sum_bias_gradient(images);
-    library_.check(
-        cudnnConvolutionBackwardFilter(library_.dnn.get(), &one, x, in_->value, y, out_->gradient, how_.get(),
-                                       weights_back_, library_.workspace.data(), library_.workspace.bytes(), &none,
-                                       filter_.get(), weights_.weight_gradient),
-        "convolution, gradient of the weights");
+    const auto x = in_->described(images, library_.type()), y = out_->described(images, library_.type());
+    const void* y_gradient = y_.read(out_->gradient, y_count(images));
+    library_.check(cudnnConvolutionBackwardFilter(library_.dnn(), &one, x, x_.at(in_->value), y, y_gradient,
+                                                  weights_back_.how.get(), weights_back_.algo,
+                                                  library_.workspace.data(), library_.workspace.bytes(), &none,
+                                                  filter_.get(), weight_gradient_.at(weights_.weight_gradient)),
+                   "convolution, gradient of the weights");
+    weight_gradient_.write_back(weights_.weight_gradient, weight_count_);
     if (!in_->gradient) return;
-    library_.check(cudnnConvolutionBackwardData(library_.dnn.get(), &one, filter_.get(), weights_.weight, y,
-                                                out_->gradient, how_.get(), data_back_, library_.workspace.data(),
-                                                library_.workspace.bytes(), &none, x, in_->gradient),
-                   "convolution, gradient of the input");
+    // Nobody needs what was read any more: its copy makes room for the gradient.
+    library_.check(
+        cudnnConvolutionBackwardData(library_.dnn(), &one, filter_.get(), w_.at(weights_.weight), y, y_gradient,
+                                     data_back_.how.get(), data_back_.algo, library_.workspace.data(),
+                                     library_.workspace.bytes(), &none, x, x_.at(in_->gradient)),
+        "convolution, gradient of the input");
+    x_.write_back(in_->gradient, x_count(images));
   }
 
  private:
+  template <typename Algorithm>
+  struct Way {
+    ConvolutionDescriptor how;
+    Algorithm algo{};
+  };
+
   // The fastest by cuDNN's own guess among those that repeat themselves, else the fastest; its workspace is taken.
-  template <typename Found, typename Ask>
-  decltype(Found::algo) choose(const Ask& ask) {
+  template <typename Algorithm, typename Ask>
+  void choose(Way<Algorithm>& way, const Ask& ask) {
+    check(cudnnSetConvolution2dDescriptor(way.how.get(), window_.padding, window_.padding, window_.stride,
+                                          window_.stride, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+          "describing a convolution");
+    const bool plain = library_.workplace.math == Math::f32;
+    check(cudnnSetConvolutionMathType(way.how.get(), plain ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
+          "asking for an arithmetic");
+    using Found =
+        std::conditional_t<std::is_same_v<Algorithm, cudnnConvolutionFwdAlgo_t>, cudnnConvolutionFwdAlgoPerf_t,
+                           std::conditional_t<std::is_same_v<Algorithm, cudnnConvolutionBwdFilterAlgo_t>,
+                                              cudnnConvolutionBwdFilterAlgoPerf_t, cudnnConvolutionBwdDataAlgoPerf_t>>;
     std::array<Found, 8> found{};
     int count = 0;
-    library_.check(ask(static_cast<int>(found.size()), &count, found.data()), "choosing how to convolve");
+    library_.check(ask(way.how.get(), static_cast<int>(found.size()), &count, found.data()),
+                   "choosing how to convolve");
     const auto end = found.begin() + count;
-    const auto works = [](const Found& way) { return way.status == CUDNN_STATUS_SUCCESS; };
+    const auto works = [](const Found& one) { return one.status == CUDNN_STATUS_SUCCESS; };
     auto best = std::find_if(found.begin(), end,
-                             [&](const Found& way) { return works(way) && way.determinism == CUDNN_DETERMINISTIC; });
+                             [&](const Found& one) { return works(one) && one.determinism == CUDNN_DETERMINISTIC; });
     if (best == end) best = std::find_if(found.begin(), end, works);
     if (best == end) throw harness::Error("cuDNN knows no way to do this convolution");
     library_.reserve(best->memory);
-    return best->algo;
+    way.algo = best->algo;
+    // Its workspace is for this arithmetic.
+    if (!plain) check(cudnnSetConvolutionMathType(way.how.get(), best->mathType), "taking an arithmetic");
   }
 
+  const Window window_;
   FilterDescriptor filter_;
-  ConvolutionDescriptor how_;
-  cudnnConvolutionFwdAlgo_t forward_{};
-  cudnnConvolutionBwdFilterAlgo_t weights_back_{};
-  cudnnConvolutionBwdDataAlgo_t data_back_{};
+  Way<cudnnConvolutionFwdAlgo_t> forward_;
+  Way<cudnnConvolutionBwdFilterAlgo_t> weights_back_;
+  Way<cudnnConvolutionBwdDataAlgo_t> data_back_;
+  const Operand weight_gradient_;
 };
 
 // cuBLAS counts its matrices by columns, so our rows of images are its columns.
 class Linear : public Weighted {
  public:
-  using Weighted::Weighted;
+  Linear(Library& library, const ValuesPointer& in, const ValuesPointer& out, const Weights& weights)
+      : Weighted(library, in, out, weights, in->shape.size() * out->shape.channels) {}
 
   void forward(int images) override {
-    library_.check(cublasSgemm(library_.blas.get(), CUBLAS_OP_T, CUBLAS_OP_N, outputs(), images, inputs(), &one,
-                               weights_.weight, inputs(), in_->value, inputs(), &none, out_->value, outputs()),
-                   "linear layer");
+    const Matrix w{w_.read(weights_.weight, weight_count_), inputs(), CUBLAS_OP_T};
+    const Matrix x{x_.read(in_->value, x_count(images)), inputs()};
+    multiply({outputs(), images, inputs()}, w, x, out_->value, "linear layer");
     add_bias(images);
   }
   void backward(int images) override {
     sum_bias_gradient(images);
-    library_.check(
-        cublasSgemm(library_.blas.get(), CUBLAS_OP_N, CUBLAS_OP_T, inputs(), outputs(), images, &one, in_->value,
-                    inputs(), out_->gradient, outputs(), &none, weights_.weight_gradient, inputs()),
-        "linear layer, gradient of the weights");
+    const void* y_gradient = y_.read(out_->gradient, y_count(images));
+    multiply({inputs(), outputs(), images}, {x_.at(in_->value), inputs()}, {y_gradient, outputs(), CUBLAS_OP_T},
+             weights_.weight_gradient, "linear layer, gradient of the weights");
     if (!in_->gradient) return;
-    library_.check(cublasSgemm(library_.blas.get(), CUBLAS_OP_N, CUBLAS_OP_N, inputs(), images, outputs(), &one,
-                               weights_.weight, inputs(), out_->gradient, outputs(), &none, in_->gradient, inputs()),
-                   "linear layer, gradient of the input");
+    multiply({inputs(), images, outputs()}, {w_.at(weights_.weight), inputs()}, {y_gradient, outputs()}, in_->gradient,
+             "linear layer, gradient of the input");
   }
 
  private:
+  struct Matrix {
+    const void* data;
+    int rows;  // as it lies there
+    cublasOperation_t turned = CUBLAS_OP_N;
+  };
+  struct Sizes {
+    int rows, columns, inner;
+  };
+  // The product is of floats, whatever the factors are.
+  void multiply(const Sizes& sizes, const Matrix& a, const Matrix& b, float* product, const char* doing) {
+    const cudaDataType_t type = library_.halves() ? CUDA_R_16BF : CUDA_R_32F;
+    const auto [m, n, k] = sizes;
+    library_.check(
+        cublasGemmEx(library_.blas(), a.turned, b.turned, m, n, k, &one, a.data, type, a.rows, b.data, type, b.rows,
+                     &none, product, CUDA_R_32F, m,
+                     library_.workplace.math == Math::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                     CUBLAS_GEMM_DEFAULT),
+        doing);
+  }
+
   int inputs() const { return static_cast<int>(in_->shape.size()); }
   int outputs() const { return out_->shape.channels; }
 };
@@ -130,13 +179,13 @@ class Relu : public GpuLayer {
 
   void forward(int images) override {
     const auto all = in_->described(images);
-    library_.check(
-        cudnnActivationForward(library_.dnn.get(), how_.get(), &one, all, in_->value, &none, all, in_->value), "relu");
+    library_.check(cudnnActivationForward(library_.dnn(), how_.get(), &one, all, in_->value, &none, all, in_->value),
+                   "relu");
   }
   void backward(int images) override {
     const auto all = in_->described(images);
-    library_.check(cudnnActivationBackward(library_.dnn.get(), how_.get(), &one, all, in_->value, all, in_->gradient,
-                                           all, in_->value, &none, all, in_->gradient),
+    library_.check(cudnnActivationBackward(library_.dnn(), how_.get(), &one, all, in_->value, all, in_->gradient, all,
+                                           in_->value, &none, all, in_->gradient),
                    "relu, gradient");
   }
 
@@ -154,13 +203,13 @@ class AveragePool : public GpuLayer {
   }
 
   void forward(int images) override {
-    library_.check(cudnnPoolingForward(library_.dnn.get(), how_.get(), &one, in_->described(images), in_->value, &none,
+    library_.check(cudnnPoolingForward(library_.dnn(), how_.get(), &one, in_->described(images), in_->value, &none,
                                        out_->described(images), out_->value),
                    "pooling");
   }
   void backward(int images) override {
     const auto x = in_->described(images), y = out_->described(images);
-    library_.check(cudnnPoolingBackward(library_.dnn.get(), how_.get(), &one, y, out_->value, y, out_->gradient, x,
+    library_.check(cudnnPoolingBackward(library_.dnn(), how_.get(), &one, y, out_->value, y, out_->gradient, x,
                                         in_->value, &none, x, in_->gradient),
                    "pooling, gradient");
   }
@@ -185,16 +234,16 @@ class BatchNorm : public GpuLayer {
 
   void forward(int images) override {
     library_.check(cudnnBatchNormalizationForwardTraining(
-                       library_.dnn.get(), over, &one, &none, in_->described(images), in_->value,
-                       out_->described(images), out_->value, channels_.get(), weights_.weight, weights_.bias, replaced,
-                       weights_.running_mean, weights_.running_variance, epsilon, mean_.data(), deviation_.data()),
+                       library_.dnn(), over, &one, &none, in_->described(images), in_->value, out_->described(images),
+                       out_->value, channels_.get(), weights_.weight, weights_.bias, replaced, weights_.running_mean,
+                       weights_.running_variance, epsilon, mean_.data(), deviation_.data()),
                    "batch norm");
     if (relu_) relu_->forward(images);
   }
   void evaluate(int images) override {
-    library_.check(cudnnBatchNormalizationForwardInference(library_.dnn.get(), over, &one, &none,
-                                                           in_->described(images), in_->value, out_->described(images),
-                                                           out_->value, channels_.get(), weights_.weight, weights_.bias,
+    library_.check(cudnnBatchNormalizationForwardInference(library_.dnn(), over, &one, &none, in_->described(images),
+                                                           in_->value, out_->described(images), out_->value,
+                                                           channels_.get(), weights_.weight, weights_.bias,
                                                            weights_.running_mean, weights_.running_variance, epsilon),
                    "batch norm by its running statistics");
     if (relu_) relu_->forward(images);
@@ -202,7 +251,7 @@ class BatchNorm : public GpuLayer {
   void backward(int images) override {
     if (relu_) relu_->backward(images);
     library_.check(
-        cudnnBatchNormalizationBackward(library_.dnn.get(), over, &one, &none, &one, &none, in_->described(images),
+        cudnnBatchNormalizationBackward(library_.dnn(), over, &one, &none, &one, &none, in_->described(images),
                                         in_->value, out_->described(images), out_->gradient, in_->described(images),
                                         in_->gradient, channels_.get(), weights_.weight, weights_.weight_gradient,
                                         weights_.bias_gradient, epsilon, mean_.data(), deviation_.data()),
@@ -368,6 +417,7 @@ class Cudnn : public Backend {
     library_.check(status, "step");
   }
   void clear(float* values, std::size_t count) override {
+    library_.use_gpu();
     library_.check(cudaMemsetAsync(values, 0, count * sizeof(float), library_.stream), "clearing");
   }
   void copy(const float* from, float* to, std::size_t count) override {
@@ -393,8 +443,14 @@ class Cudnn : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cudnn_backend(const Workplace& workplace) {
-  if (workplace.math != Math::f32)
-    throw harness::UsageError("--math=winograd: the cudnn backend computes in f32 alone");
+  require_math(workplace.math, {Math::f32, Math::tf32, Math::bf16}, "the cudnn backend");
+  if (workplace.math != Math::f32) {
+    int generation = 0;
+    check(cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, harness::gpu_of(workplace.device)),
+          workplace.device.name() + ": asking what it can do");
+    const std::string needs = workplace.device.name() + " is of compute capability " + std::to_string(generation);
+    if (generation < 8) throw harness::bad_value("math", name(workplace.math), needs + ", and 8 is needed");
+  }
   return std::make_unique<Cudnn>(workplace);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "harness/device/cuda_native.hpp"
+#include "harness/device/narrow.hpp"
 #include "models/backend.hpp"
 
 namespace models::cudnn {
@@ -53,8 +54,8 @@ using ActivationDescriptor =
 // What the layers of a replica share. The workspace is one for all, since they run one after the other.
 struct Library {
   explicit Library(const Workplace& place) : workplace(place), stream(on_its_gpu(place.stream)) {
-    check(cudnnSetStream(dnn.get(), stream), "giving cuDNN a stream");
-    check(cublasSetStream(blas.get(), stream), "giving cuBLAS a stream");
+    check(cudnnSetStream(dnn_.get(), stream), "giving cuDNN a stream");
+    check(cublasSetStream(blas_.get(), stream), "giving cuBLAS a stream");
   }
   // Of what is issued to the GPU: a failure names it.
   template <typename Status>
@@ -65,20 +66,61 @@ struct Library {
     if (bytes > workspace.bytes()) workspace = workplace.stream.device().allocate(bytes);
   }
 
-  // For kernels of our own: they run on the current GPU.
+  // The handles, and kernels of our own, work on the current GPU.
+  cudnnHandle_t dnn() const {
+    use_gpu();
+    return dnn_.get();
+  }
+  cublasHandle_t blas() const {
+    use_gpu();
+    return blas_.get();
+  }
   void use_gpu() const { harness::use_gpu(harness::gpu_of(workplace.stream.device())); }
 
+  // Whether convolutions and linear layers are given bfloat16.
+  bool halves() const { return workplace.math == Math::bf16; }
+  cudnnDataType_t type() const { return halves() ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT; }
+
+  Workplace workplace;
+  cudaStream_t stream;
+  harness::Buffer workspace;
+
+ private:
   // The handles that are made next belong to the current GPU.
   static cudaStream_t on_its_gpu(harness::Stream& stream) {
     harness::use_gpu(harness::gpu_of(stream.device()));
     return harness::native_stream(stream);
   }
 
-  Workplace workplace;
-  cudaStream_t stream;
-  Owned<cudnnHandle_t, cudnnCreate, cudnnDestroy> dnn;
-  Owned<cublasHandle_t, cublasCreate, cublasDestroy> blas;
-  harness::Buffer workspace;
+  Owned<cudnnHandle_t, cudnnCreate, cudnnDestroy> dnn_;
+  Owned<cublasHandle_t, cublasCreate, cublasDestroy> blas_;
+};
+
+// Floats as convolutions and linear layers are given them: themselves, or a copy in bfloat16.
+class Operand {
+ public:
+  Operand(const Library& library, std::size_t most) : stream_(library.workplace.stream) {
+    if (library.halves()) copy_ = stream_.device().allocate(most * sizeof(harness::Bfloat16));
+  }
+
+  const void* read(const float* values, std::size_t count) const {
+    if (!is_copy()) return values;
+    harness::narrow(stream_, values, halves(), count);
+    return halves();
+  }
+  // What was read before, or room for what is written.
+  void* at(float* values) const { return is_copy() ? static_cast<void*>(halves()) : values; }
+  const void* at(const float* values) const { return is_copy() ? static_cast<const void*>(halves()) : values; }
+  void write_back(float* values, std::size_t count) const {
+    if (is_copy()) harness::widen(stream_, halves(), values, count);
+  }
+
+ private:
+  bool is_copy() const { return copy_.bytes() > 0; }
+  harness::Bfloat16* halves() const { return reinterpret_cast<harness::Bfloat16*>(copy_.data()); }
+
+  harness::Stream& stream_;
+  harness::Buffer copy_;
 };
 
 struct Values : Tensor {
@@ -97,9 +139,9 @@ struct Values : Tensor {
   }
   Extent extent() const override { return {value, gradient, memory.empty() ? 0 : memory.back().bytes()}; }
   // Of the first `images`.
-  cudnnTensorDescriptor_t described(int images) const {
-    check(cudnnSetTensor4dDescriptor(descriptor.get(), CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, images, shape.channels,
-                                     shape.height, shape.width),
+  cudnnTensorDescriptor_t described(int images, cudnnDataType_t type = CUDNN_DATA_FLOAT) const {
+    check(cudnnSetTensor4dDescriptor(descriptor.get(), CUDNN_TENSOR_NCHW, type, images, shape.channels, shape.height,
+                                     shape.width),
           "describing a tensor");
     return descriptor.get();
   }
@@ -122,28 +164,38 @@ class GpuLayer : public Layer {
   const ValuesPointer in_, out_;
 };
 
-// With a bias for each channel of what it puts out.
+// With weights and a bias for each channel of what it puts out.
 class Weighted : public GpuLayer {
  public:
-  Weighted(Library& library, const ValuesPointer& in, const ValuesPointer& out, const Weights& weights)
-      : GpuLayer(library, in, out), weights_(weights) {
+  Weighted(Library& library, const ValuesPointer& in, const ValuesPointer& out, const Weights& weights,
+           std::size_t weight_count)
+      : GpuLayer(library, in, out),
+        weights_(weights),
+        weight_count_(weight_count),
+        x_(library, x_count(library.workplace.capacity)),
+        w_(library, weight_count),
+        y_(library, y_count(library.workplace.capacity)) {
     check(cudnnSetTensor4dDescriptor(bias_.get(), CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, out->shape.channels, 1, 1),
           "describing a bias");
   }
 
  protected:
+  std::size_t x_count(int images) const { return images * in_->shape.size(); }
+  std::size_t y_count(int images) const { return images * out_->shape.size(); }
   void add_bias(int images) {
-    library_.check(cudnnAddTensor(library_.dnn.get(), &one, bias_.get(), weights_.bias, &one, out_->described(images),
-                                  out_->value),
-                   "adding a bias");
+    library_.check(
+        cudnnAddTensor(library_.dnn(), &one, bias_.get(), weights_.bias, &one, out_->described(images), out_->value),
+        "adding a bias");
   }
   void sum_bias_gradient(int images) {
-    library_.check(cudnnConvolutionBackwardBias(library_.dnn.get(), &one, out_->described(images), out_->gradient,
-                                                &none, bias_.get(), weights_.bias_gradient),
+    library_.check(cudnnConvolutionBackwardBias(library_.dnn(), &one, out_->described(images), out_->gradient, &none,
+                                                bias_.get(), weights_.bias_gradient),
                    "summing the gradient of a bias");
   }
 
   const Weights weights_;
+  const std::size_t weight_count_;
+  const Operand x_, w_, y_;  // what it reads, its weights, and what it puts out or the gradient of that
 
  private:
   TensorDescriptor bias_;

@@ -280,6 +280,7 @@ class OneDnn : public Backend {
  public:
   explicit OneDnn(const Workplace& workplace) : library_(workplace) {
     omp_set_num_threads(workplace.threads);
+    require_math(workplace.math, {Math::f32, Math::winograd}, "oneDNN");
     if (workplace.math != Math::winograd || has_winograd(library_.engine)) return;
     throw harness::bad_value("math", "winograd", "this oneDNN has for this processor: f32");
   }

@@ -459,7 +459,7 @@ class Plain : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_plain_backend(const Workplace& workplace) {
-  if (workplace.math != Math::f32) throw harness::bad_value("math", "winograd", "the plain backend has: f32");
+  require_math(workplace.math, {Math::f32}, "the plain backend");
   return std::make_unique<Plain>(workplace);
 }
 

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of cuDNN that this project calls, for the fake machine, issued as work of the handle's stream:
 // convolutions by oneDNN, since loops would take minutes, the rest loops over host memory with sums in double. Only
-// what is used: f32, [image][channel][row][column], square windows.
+// what is used: f32, and for convolutions bfloat16 too; [image][channel][row][column], square windows.
 #include <cudnn.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "models/backends/onednn_compat.hpp"
 #include "tests/fake_cuda/machine.hpp"
+#include "tests/fake_cuda/rounding.hpp"
 
 struct cudnnContext {
   fake::Stream* stream = nullptr;
@@ -19,6 +21,7 @@ struct cudnnContext {
 };
 struct cudnnTensorStruct {
   int n = 0, c = 0, h = 0, w = 0;
+  fake::Rounding type = fake::Rounding::none;
   std::size_t size() const { return static_cast<std::size_t>(n) * c * h * w; }
   std::size_t at(int image, int channel, int row = 0, int column = 0) const {
     return ((static_cast<std::size_t>(image) * c + channel) * h + row) * w + column;
@@ -26,10 +29,12 @@ struct cudnnTensorStruct {
 };
 struct cudnnFilterStruct {
   int k = 0, c = 0, r = 0, s = 0;
+  fake::Rounding type = fake::Rounding::none;
   std::size_t size() const { return static_cast<std::size_t>(k) * c * r * s; }
 };
 struct cudnnConvolutionStruct {
   int padding = 0, stride = 1;
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;
 };
 struct cudnnPoolingStruct {
   int side = 1;
@@ -44,7 +49,8 @@ using fake::misuse;
 // What a call reads and writes is looked at when it runs, as a kernel's is.
 struct Span {
   const void* data;
-  std::size_t floats;
+  std::size_t count;
+  fake::Rounding type = fake::Rounding::none;
 };
 
 cudnnStatus_t issue(cudnnHandle_t handle, const char* name, std::vector<Span> spans, std::function<void()> work) {
@@ -52,9 +58,10 @@ cudnnStatus_t issue(cudnnHandle_t handle, const char* name, std::vector<Span> sp
   const std::lock_guard<std::recursive_mutex> lock(machine.mutex);
   if (machine.enter(name) != cudaSuccess) return CUDNN_STATUS_EXECUTION_FAILED;
   if (!handle->stream) misuse("cuDNN was given no stream");
+  if (machine.current != handle->gpu) misuse("cuDNN is called while another GPU than its handle's is the current one");
   machine.issue(*handle->stream, {[spans = std::move(spans), work = std::move(work), gpu = handle->gpu, name] {
     for (const Span& span : spans) {
-      Machine::instance().require_reach(gpu, {span.data, span.floats * sizeof(float)}, name);
+      Machine::instance().require_reach(gpu, {span.data, span.count * fake::bytes_of(span.type)}, name);
     }
     work();
   }});
@@ -121,6 +128,26 @@ struct Convolution {
   const dnnl::convolution_forward::primitive_desc forward;
 };
 
+template <typename Descriptor>
+Span span(const void* data, const Descriptor* descriptor) {
+  return {data, descriptor->size(), descriptor->type};
+}
+
+// The product of two tensors, whose elements are rounded first as the arithmetic has it.
+cudnnStatus_t convolve(cudnnHandle_t handle, const char* name, const Span& a, const Span& b, const Span& product,
+                       const cudnnConvolutionStruct& how, std::function<void(float*, float*, float*)> multiply) {
+  if (a.type != b.type || a.type != product.type) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (a.type != fake::Rounding::none && how.math == CUDNN_FMA_MATH) return CUDNN_STATUS_NOT_SUPPORTED;
+  const auto rounding = how.math == CUDNN_FMA_MATH ? fake::Rounding::none : fake::Rounding::tf32;
+  return issue(handle, name, {a, b, product}, [=, multiply = std::move(multiply)] {
+    std::vector<float> first = fake::load(a.data, a.count, a.type, rounding);
+    std::vector<float> second = fake::load(b.data, b.count, b.type, rounding);
+    std::vector<float> result(product.count);
+    multiply(first.data(), second.data(), result.data());
+    fake::store(result, const_cast<void*>(product.data), product.type);
+  });
+}
+
 template <typename Visit>
 void each_of_channel(const cudnnTensorStruct& tensor, int channel, Visit&& visit) {
   for (int image = 0; image < tensor.n; ++image) {
@@ -135,13 +162,20 @@ bool fits_batch_norm(cudnnBatchNormMode_t mode, const cudnnTensorStruct& x, cons
          channels.w == 1 && epsilon >= CUDNN_BN_MIN_EPSILON;
 }
 
+std::optional<fake::Rounding> rounding_of(cudnnDataType_t type) {
+  if (type == CUDNN_DATA_FLOAT) return fake::Rounding::none;
+  if (type == CUDNN_DATA_BFLOAT16) return fake::Rounding::bf16;
+  return std::nullopt;
+}
+
 template <typename Found, typename Algorithm>
-cudnnStatus_t offer(Found* found, int* count, Algorithm algorithm) {
+cudnnStatus_t offer(Found* found, int* count, cudnnConvolutionDescriptor_t how, Algorithm algorithm) {
   found[0] = {};
   found[0].algo = algorithm;
   found[0].status = CUDNN_STATUS_SUCCESS;
   found[0].memory = 1024;
   found[0].determinism = CUDNN_DETERMINISTIC;
+  found[0].mathType = how->math;
   *count = 1;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -181,23 +215,26 @@ cudnnStatus_t cudnnDestroyActivationDescriptor(cudnnActivationDescriptor_t descr
 
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format,
                                          cudnnDataType_t type, int n, int c, int h, int w) {
-  if (format != CUDNN_TENSOR_NCHW || type != CUDNN_DATA_FLOAT || n < 1) return CUDNN_STATUS_BAD_PARAM;
-  *tensor = {n, c, h, w};
+  const auto known = rounding_of(type);
+  if (format != CUDNN_TENSOR_NCHW || !known || n < 1) return CUDNN_STATUS_BAD_PARAM;
+  *tensor = {n, c, h, w, *known};
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type, cudnnTensorFormat_t,
                                          int k, int c, int h, int w) {
-  if (type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_BAD_PARAM;
-  *filter = {k, c, h, w};
+  const auto known = rounding_of(type);
+  if (!known) return CUDNN_STATUS_BAD_PARAM;
+  *filter = {k, c, h, w, *known};
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t how, int padding, int, int stride, int, int,
-                                              int, cudnnConvolutionMode_t mode, cudnnDataType_t) {
-  if (mode != CUDNN_CROSS_CORRELATION) return CUDNN_STATUS_BAD_PARAM;
+                                              int, cudnnConvolutionMode_t mode, cudnnDataType_t type) {
+  if (mode != CUDNN_CROSS_CORRELATION || type != CUDNN_DATA_FLOAT) return CUDNN_STATUS_BAD_PARAM;
   *how = {padding, stride};
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t, cudnnMathType_t) {
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t how, cudnnMathType_t math) {
+  how->math = math;
   return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t how, cudnnPoolingMode_t mode, cudnnNanPropagation_t,
@@ -212,24 +249,25 @@ cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t, cudnnAct
 }
 
 cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t,
-                                                     const cudnnFilterDescriptor_t, const cudnnConvolutionDescriptor_t,
+                                                     const cudnnFilterDescriptor_t,
+                                                     const cudnnConvolutionDescriptor_t how,
                                                      const cudnnTensorDescriptor_t, const int, int* count,
                                                      cudnnConvolutionFwdAlgoPerf_t* found) {
-  return offer(found, count, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM);
+  return offer(found, count, how, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM);
 }
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t, const cudnnTensorDescriptor_t,
                                                             const cudnnTensorDescriptor_t,
-                                                            const cudnnConvolutionDescriptor_t,
+                                                            const cudnnConvolutionDescriptor_t how,
                                                             const cudnnFilterDescriptor_t, const int, int* count,
                                                             cudnnConvolutionBwdFilterAlgoPerf_t* found) {
-  return offer(found, count, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
+  return offer(found, count, how, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
 }
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, const cudnnFilterDescriptor_t,
                                                           const cudnnTensorDescriptor_t,
-                                                          const cudnnConvolutionDescriptor_t,
+                                                          const cudnnConvolutionDescriptor_t how,
                                                           const cudnnTensorDescriptor_t, const int, int* count,
                                                           cudnnConvolutionBwdDataAlgoPerf_t* found) {
-  return offer(found, count, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
+  return offer(found, count, how, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, const cudnnTensorDescriptor_t x_desc,
@@ -239,12 +277,12 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void* alpha, c
                                       const cudnnTensorDescriptor_t y_desc, void* y) {
   require_scales(alpha, beta, 0);
   require_workspace(workspace, workspace_bytes);
-  return issue(handle, "cudnnConvolutionForward", {{x, x_desc->size()}, {w, w_desc->size()}, {y, y_desc->size()}},
-               [=, call = Convolution(*x_desc, *w_desc, *how, *y_desc)] {
-                 call.execute<dnnl::convolution_forward>(call.forward, {{DNNL_ARG_SRC, call.at(call.x, x)},
-                                                                        {DNNL_ARG_WEIGHTS, call.at(call.w, w)},
-                                                                        {DNNL_ARG_DST, call.at(call.y, y)}});
-               });
+  return convolve(handle, "cudnnConvolutionForward", span(x, x_desc), span(w, w_desc), span(y, y_desc), *how,
+                  [call = Convolution(*x_desc, *w_desc, *how, *y_desc)](float* source, float* weights, float* result) {
+                    call.execute<dnnl::convolution_forward>(call.forward, {{DNNL_ARG_SRC, call.at(call.x, source)},
+                                                                           {DNNL_ARG_WEIGHTS, call.at(call.w, weights)},
+                                                                           {DNNL_ARG_DST, call.at(call.y, result)}});
+                  });
 }
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* alpha,
                                              const cudnnTensorDescriptor_t x_desc, const void* x,
@@ -254,15 +292,14 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                                              const cudnnFilterDescriptor_t w_desc, void* dw) {
   require_scales(alpha, beta, 0);
   require_workspace(workspace, workspace_bytes);
-  return issue(handle, "cudnnConvolutionBackwardFilter",
-               {{x, x_desc->size()}, {dy, y_desc->size()}, {dw, w_desc->size()}},
-               [=, call = Convolution(*x_desc, *w_desc, *how, *y_desc)] {
-                 using Primitive = dnnl::convolution_backward_weights;
-                 call.execute<Primitive>(call.backward<Primitive>(call.x, call.w, call.y),
-                                         {{DNNL_ARG_SRC, call.at(call.x, x)},
-                                          {DNNL_ARG_DIFF_DST, call.at(call.y, dy)},
-                                          {DNNL_ARG_DIFF_WEIGHTS, call.at(call.w, dw)}});
-               });
+  return convolve(handle, "cudnnConvolutionBackwardFilter", span(x, x_desc), span(dy, y_desc), span(dw, w_desc), *how,
+                  [call = Convolution(*x_desc, *w_desc, *how, *y_desc)](float* source, float* change, float* result) {
+                    using Primitive = dnnl::convolution_backward_weights;
+                    call.execute<Primitive>(call.backward<Primitive>(call.x, call.w, call.y),
+                                            {{DNNL_ARG_SRC, call.at(call.x, source)},
+                                             {DNNL_ARG_DIFF_DST, call.at(call.y, change)},
+                                             {DNNL_ARG_DIFF_WEIGHTS, call.at(call.w, result)}});
+                  });
 }
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alpha,
                                            const cudnnFilterDescriptor_t w_desc, const void* w,
@@ -272,15 +309,14 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void* alp
                                            const cudnnTensorDescriptor_t x_desc, void* dx) {
   require_scales(alpha, beta, 0);
   require_workspace(workspace, workspace_bytes);
-  return issue(handle, "cudnnConvolutionBackwardData",
-               {{w, w_desc->size()}, {dy, y_desc->size()}, {dx, x_desc->size()}},
-               [=, call = Convolution(*x_desc, *w_desc, *how, *y_desc)] {
-                 using Primitive = dnnl::convolution_backward_data;
-                 call.execute<Primitive>(call.backward<Primitive>(call.x, call.w, call.y),
-                                         {{DNNL_ARG_WEIGHTS, call.at(call.w, w)},
-                                          {DNNL_ARG_DIFF_DST, call.at(call.y, dy)},
-                                          {DNNL_ARG_DIFF_SRC, call.at(call.x, dx)}});
-               });
+  return convolve(handle, "cudnnConvolutionBackwardData", span(w, w_desc), span(dy, y_desc), span(dx, x_desc), *how,
+                  [call = Convolution(*x_desc, *w_desc, *how, *y_desc)](float* weights, float* change, float* result) {
+                    using Primitive = dnnl::convolution_backward_data;
+                    call.execute<Primitive>(call.backward<Primitive>(call.x, call.w, call.y),
+                                            {{DNNL_ARG_WEIGHTS, call.at(call.w, weights)},
+                                             {DNNL_ARG_DIFF_DST, call.at(call.y, change)},
+                                             {DNNL_ARG_DIFF_SRC, call.at(call.x, result)}});
+                  });
 }
 cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void* alpha,
                                            const cudnnTensorDescriptor_t y_desc, const void* dy, const void* beta,

@@ -64,6 +64,7 @@ Machine& Machine::instance() {
 void Machine::configure() {
   gpus = std::stoi(setting("GPUS", "8"));
   memory_bytes = std::stoull(setting("MEMORY", "1073741824"));
+  capability = std::stoi(setting("CAPABILITY", "9"));
   reseed(std::stoull(setting("SEED", "1")));
   links.clear();
   enabled.clear();

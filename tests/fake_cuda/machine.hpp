@@ -93,8 +93,8 @@ class Machine {
   static Machine& instance();
 
   // As the variables FAKE_CUDA_* say: GPUS (8), PEERS (all, none, or pairs such as 0-1,2-3), MEMORY in bytes of each
-  // GPU, SEED, FAIL (function:n:code: its n-th call fails so), CORRUPT (0>1: copies from GPU 0 to 1 arrive wrong), HANG
-  // (n: the n-th copy never ends), LATE (n: the n-th kernel begins when nothing else can be done).
+  // GPU, CAPABILITY, SEED, FAIL (function:n:code: its n-th call fails so), CORRUPT (0>1: copies from GPU 0 to 1 arrive
+  // wrong), HANG (n: the n-th copy never ends), LATE (n: the n-th kernel begins when nothing else can be done).
   void configure();
   void reseed(std::uint64_t seed) {
     random_.seed(seed);
@@ -104,6 +104,7 @@ class Machine {
   std::recursive_mutex mutex;
   int gpus = 8;
   std::size_t memory_bytes = std::size_t{1} << 30U;
+  int capability = 9;  // the major number of what its GPUs can compute
   int current = 0;
 
   // Every call begins here: an injected failure, or success; runs some of what is ready.

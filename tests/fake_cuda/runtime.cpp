@@ -161,6 +161,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount: *value = fake::processors; break;
     case cudaDevAttrMaxThreadsPerMultiProcessor: *value = fake::threads_of_processor; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = machine.capability; break;
     case cudaDevAttrClockRate: *value = 1000000; break;
     default: misuse("the fake machine knows nothing of attribute " + std::to_string(attribute));
   }
@@ -172,7 +173,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
   std::memset(properties, 0, sizeof *properties);
   std::strcpy(properties->name, "Emulated GPU");
   properties->totalGlobalMem = machine.memory_bytes;
-  properties->major = 9;
+  properties->major = machine.capability;
   properties->multiProcessorCount = fake::processors;
   return cudaSuccess;
 }

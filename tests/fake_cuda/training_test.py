@@ -30,6 +30,48 @@ class Train(FakeCase):
             for loss, expected in zip(row["losses"], golden["loss_mean"][:steps], strict=True):
                 self.assertAlmostEqual(loss, expected, delta=1e-5 * expected)
 
+    def test_lenet_in_tf32_and_bf16_stays_near_pytorch_by_rounding_alone(self):
+        golden = json.loads((ROOT / "tests/models/golden/lenet_he_B64_lr0.1.json").read_text())
+        rows = self.results("--model=lenet", "--device=cuda:1,2", "--math=f32,tf32,bf16",
+                            "--strategy=distributed,pipeline", "--algorithm=ring", "--scaling=strong", "--batch=64",
+                            "--steps=10", "--lr=0.1", "--init=he", f"--seed={golden['seed']}", "--order=sequential",
+                            "--iterations=1", "--warmup=0")
+        self.assertEqual(len(rows), 3 * 2)
+        at_first = {"f32": 1e-5, "tf32": 1e-3, "bf16": 1e-2}  # of four steps; after that small differences grow
+        of_one = {"f32": set(), "tf32": set(), "bf16": set()}
+        for row in rows:
+            self.assertEqual((row["status"], row["point"]["backend"]), ("ok", "cudnn"), row["reason"])
+            distances = [abs(loss / expected - 1) for loss, expected in zip(row["losses"], golden["loss_mean"])]
+            math = row["point"]["math"]
+            of_one[math].add(distances[0])
+            self.assertLess(max(distances[:4]), at_first[math], row["point"])
+            self.assertLess(max(distances), 1e-5 if math == "f32" else 0.1, row["point"])
+        self.assertLess(10 * max(of_one["f32"]), min(of_one["tf32"]))
+        self.assertLess(2 * max(of_one["tf32"]), min(of_one["bf16"]))
+
+    def test_resnet18_in_tf32_and_bf16_is_near_pytorch_at_first(self):
+        golden = json.loads((ROOT / "tests/models/golden/resnet18_he_B8_lr0.0005.json").read_text())
+        rows = self.results("--model=resnet18", "--device=cuda:0", "--math=tf32,bf16", "--strategy=scratch",
+                            "--batch=8", "--lr=0.0005", "--init=he", f"--seed={golden['seed']}", "--order=sequential",
+                            "--iterations=1", "--warmup=0", "--steps=2")
+        for row, tolerance in zip(rows, (1e-2, 5e-2), strict=True):
+            for loss, expected in zip(row["losses"], golden["loss_mean"], strict=False):
+                self.assertAlmostEqual(loss, expected, delta=tolerance * expected)
+                self.assertNotAlmostEqual(loss, expected, delta=1e-5 * expected)
+
+    def test_an_arithmetic_that_a_device_has_not_is_one_line(self):
+        options = ["--model=lenet", "--data=synthetic", "--steps=1"]
+        for math, device, words in (("bf16", "cpu:1", "has: f32"), ("tf32", "cpu:1", "has: f32"),
+                                    ("winograd", "cuda:0", "has: f32, tf32, bf16")):
+            done = self.run_bench(*options, f"--math={math}", f"--device={device}")
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+            self.assertIn(f"--math={math}", done.stderr)
+            self.assertIn(words, done.stderr)
+        with self.on_machine(CAPABILITY=7):
+            done = self.run_bench(*options, "--math=bf16", "--device=cuda:1")
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        self.assertIn("cuda:1 is of compute capability 7", done.stderr)
+
     def test_the_smallest_model_trains_too(self):
         rows = self.results("--model=mlp", "--device=cuda:0,1,2", "--data=synthetic", "--steps=3", "--batch=7",
                             "--iterations=1")
@@ -88,7 +130,7 @@ class Train(FakeCase):
                    "--warmup=0", "--algorithm=ring", "--strategy=scratch,distributed,sharded", "--momentum=0.9"]
         for call in ("cudaStreamCreateWithFlags:20", "cudaEventRecord:60", "cudaStreamWaitEvent:60",
                      "cudaEventElapsedTime:1", "cudaMemcpyPeerAsync:20", "cudaHostAlloc:1", "cublasCreate:1",
-                     "cublasSgemm:9"):
+                     "cublasGemmEx:9"):
             with self.on_machine(FAIL=f"{call}:999"):
                 report, said = self.fails(*options)
             self.assertTrue(report["run"]["complete"], call)
@@ -105,7 +147,7 @@ class Train(FakeCase):
         options = ["--model=mlp", "--data=synthetic", "--device=cuda:1", "--steps=1", "--batch=6", "--iterations=1",
                    "--warmup=0", "--strategy=scratch"]
         found = set()
-        for call in [*(f"cudaLaunchKernel:{number}" for number in range(1, 5)), "cublasSgemm:1", "cudnnAddTensor:1"]:
+        for call in [*(f"cudaLaunchKernel:{number}" for number in range(1, 5)), "cublasGemmEx:1", "cudnnAddTensor:1"]:
             with self.on_machine(FAIL=f"{call}:999"):
                 report, said = self.fails(*options)
             (row,) = report["results"]
@@ -124,7 +166,7 @@ class Train(FakeCase):
     def test_a_lost_gpu_ends_the_training_after_its_report_is_written(self):
         options = ["--model=mlp", "--data=synthetic", "--device=cuda:0,1", "--steps=2", "--batch=6", "--iterations=1",
                    "--warmup=0", "--algorithm=ring", "--strategy=scratch"]
-        for call in ("cudaLaunchKernel:4", "cudaStreamQuery:30", "cudaMemcpyAsync:40", "cublasSgemm:2", "cudnnAddTensor:2",
+        for call in ("cudaLaunchKernel:4", "cudaStreamQuery:30", "cudaMemcpyAsync:40", "cublasGemmEx:2", "cudnnAddTensor:2",
                      "cublasCreate:2"):
             with self.on_machine(FAIL=f"{call}:700"):
                 report, said = self.fails(*options)
@@ -184,9 +226,12 @@ class Model(FakeCase):
         probe = self.run_bench("--backend=cudnn", "--batch=1", "--list")
         if "built without cuDNN" in probe.stderr:
             self.skipTest("this build has no cuDNN")
-        rows = self.results("--device=cuda:1", "--model=lenet,resnet18", "--batch=3", "--iterations=2",
-                            "--time-budget=10ms")
-        self.assertEqual([row["point"]["model"] for row in rows], ["lenet", "resnet18"])
+        rows = self.results("--device=cuda:1", "--model=lenet,resnet18", "--math=f32,tf32,bf16", "--batch=3",
+                            "--iterations=2", "--time-budget=10ms")
+        self.assertEqual([(row["point"]["model"], row["point"]["math"]) for row in rows],
+                         [(model, math) for model in ("lenet", "resnet18") for math in ("f32", "tf32", "bf16")])
+        distances = [row["metrics"]["gradient_distance"] for row in rows]
+        self.assertEqual(distances[:3], sorted(distances[:3]))
         for row in rows:
             self.assertEqual((row["status"], row["check"], row["nature"], row["point"]["backend"]),
                              ("ok", "tolerance", "emulated", "cudnn"), row["reason"])
