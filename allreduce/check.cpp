@@ -55,7 +55,7 @@ std::optional<harness::Wrong> of_all(const std::optional<harness::Wrong>& own, h
 }  // namespace
 
 Vectors::Vectors(harness::Devices& devices, const Pattern& pattern, std::size_t count, Placement placement,
-                 harness::World* world)
+                 harness::World* world, const Allocate& allocate)
     : devices_(devices), world_(world), first_rank_(world ? world->rank() : 0), pattern_(pattern), count_(count) {
   const std::size_t bytes = count * harness::size_of(pattern.dtype);
   const auto on_host = [&] {
@@ -69,10 +69,10 @@ Vectors::Vectors(harness::Devices& devices, const Pattern& pattern, std::size_t 
       contributions_.back() = on_host();
       fill(pattern, first_rank_ + device, contributions_.back().data(), count);
     }
-    data_.push_back(devices[device].allocate(bytes));
+    data_.push_back(allocate(devices[device], bytes));
     buffers_.data.push_back(data_.back().data());
     if (placement == Placement::in_place) continue;
-    input_.push_back(devices[device].allocate(bytes));
+    input_.push_back(allocate(devices[device], bytes));
     buffers_.input.push_back(input_.back().data());
   }
   for (int device = 0; device < devices.size(); ++device) streams_.push_back(devices[device].make_stream());
@@ -104,11 +104,13 @@ void Vectors::fetch(int device) {
   streams_[device]->sync();
 }
 
-const std::vector<std::byte>& Vectors::answer() {
-  if (answer_.empty()) {
+const std::vector<std::byte>& Vectors::answer(int rank) {
+  const bool is_other = rank != answer_rank_ && differs_by_rank(pattern_.collective);
+  if (answer_.empty() || is_other) {
     harness::require_host_memory(bytes());
     answer_.resize(bytes());
-    fill_answer(pattern_, answer_.data(), count_);
+    fill_answer(pattern_, rank, answer_.data(), count_);
+    answer_rank_ = rank;
   }
   return answer_;
 }
@@ -122,11 +124,11 @@ std::optional<harness::Wrong> Vectors::compare(Numbers numbers) {
     if (numbers == Numbers::whole) {
       const Part part = owed(pattern_, rank, count_);
       if (has_device_values(devices_[device]) &&
-          count_wrong_on_device(*streams_[device], pattern_, data_[device].data(), count_, part) == 0) {
+          count_wrong_on_device(*streams_[device], pattern_, rank, data_[device].data(), count_, part) == 0) {
         continue;
       }
       fetch(device);
-      add(all, compare_numbers(pattern_.dtype, rank, answer().data(), found_.data(), part));
+      add(all, compare_numbers(pattern_.dtype, rank, answer(rank).data(), found_.data(), part));
       continue;
     }
     fetch(device);

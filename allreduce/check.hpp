@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,9 +25,11 @@ namespace allreduce {
 // compare the whole numbers, by kernels; a vector comes to the host where one of those is wrong, and of random reals.
 class Vectors {
  public:
-  // Of a world's process: the device is that of its rank. Throws harness::OutOfMemory.
+  // Of a world's process: the device is that of its rank. The vectors' memory is the device's own unless `allocate`
+  // brings other. Throws harness::OutOfMemory.
+  using Allocate = std::function<harness::Buffer(harness::Device& device, std::size_t bytes)>;
   Vectors(harness::Devices& devices, const Pattern& pattern, std::size_t count, Placement placement,
-          harness::World* world = nullptr);
+          harness::World* world = nullptr, const Allocate& allocate = &harness::Device::allocate);
 
   const Buffers& buffers() const { return buffers_; }
   std::vector<const std::byte*> inputs() const;        // of each rank: where its contribution stands
@@ -41,7 +44,7 @@ class Vectors {
 
  private:
   void fetch(int device);  // its result into found_
-  const std::vector<std::byte>& answer();
+  const std::vector<std::byte>& answer(int rank);
 
   harness::Devices& devices_;
   harness::World* const world_;  // nothing: all ranks are here
@@ -49,7 +52,8 @@ class Vectors {
   const Pattern pattern_;
   const std::size_t count_;
   std::vector<std::vector<std::byte>> contributions_;  // of CPU devices: timed visits start from them
-  std::vector<std::byte> answer_, found_;              // the first once it is asked for
+  std::vector<std::byte> answer_, found_;              // the first once it is asked for, as of that rank
+  int answer_rank_ = 0;
   std::vector<harness::Buffer> data_, input_;
   std::vector<std::unique_ptr<harness::Stream>> streams_;
   Buffers buffers_;

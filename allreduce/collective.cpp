@@ -11,8 +11,8 @@ namespace allreduce {
 
 namespace {
 
-constexpr std::array<std::string_view, std::size(all_collectives)> names = {"allreduce", "reduce_scatter", "all_gather",
-                                                                            "broadcast", "reduce"};
+constexpr std::array<std::string_view, std::size(all_collectives)> names = {
+    "allreduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv"};
 
 }  // namespace
 
@@ -25,14 +25,20 @@ Collective parse_collective(std::string_view name) {
 }
 
 bool reduces(Collective collective) {
-  return collective != Collective::all_gather && collective != Collective::broadcast;
+  return collective == Collective::allreduce || collective == Collective::reduce_scatter ||
+         collective == Collective::reduce;
 }
 
 bool has_slices(Collective collective) {
-  return collective == Collective::reduce_scatter || collective == Collective::all_gather;
+  return collective == Collective::reduce_scatter || collective == Collective::all_gather ||
+         collective == Collective::all_to_all;
 }
 
 bool has_root(Collective collective) { return collective == Collective::broadcast || collective == Collective::reduce; }
+
+bool differs_by_rank(Collective collective) {
+  return collective == Collective::all_to_all || collective == Collective::send_recv;
+}
 
 std::optional<double> busbw_factor(Collective collective, int ranks) {
   if (ranks < 2) return std::nullopt;

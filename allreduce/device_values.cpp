@@ -35,7 +35,7 @@ void fill_on_device(harness::Stream& stream, const Pattern& pattern, int rank, N
   launch(stream, kernels::fill_kernel(pattern.dtype), arguments, count);
 }
 
-std::size_t count_wrong_on_device(harness::Stream& stream, const Pattern& pattern, const std::byte* got,
+std::size_t count_wrong_on_device(harness::Stream& stream, const Pattern& pattern, int rank, const std::byte* got,
                                   std::size_t count, Part part) {
   if (part.count == 0) return 0;
   unsigned long long wrong = 0;
@@ -43,7 +43,7 @@ std::size_t count_wrong_on_device(harness::Stream& stream, const Pattern& patter
   stream.copy(&wrong, counter.data(), sizeof wrong);
   Pattern values = pattern;
   std::byte* into = counter.data();
-  void* arguments[] = {&values, &got, &count, &part.first, &part.count, &into};
+  void* arguments[] = {&values, &rank, &got, &count, &part.first, &part.count, &into};
   launch(stream, kernels::count_wrong_kernel(pattern.dtype), arguments, part.count);
   stream.copy(counter.data(), &wrong, sizeof wrong);
   stream.sync();

@@ -25,15 +25,16 @@ __global__ void fill(Pattern pattern, int rank, bool reals, Stored* into, std::s
   }
 }
 
-// Adds to *wrong how many of `part_count` elements from `first` on, of a vector of `count`, differ from the answer.
+// Adds to *wrong how many of `part_count` elements from `first` on, of a vector of `count`, differ from the rank's
+// answer.
 template <typename Stored>
-__global__ void count_wrong(Pattern pattern, const Stored* got, std::size_t count, std::size_t first,
+__global__ void count_wrong(Pattern pattern, int rank, const Stored* got, std::size_t count, std::size_t first,
                             std::size_t part_count, unsigned long long* wrong) {
   using Arithmetic = harness::kernels::Arithmetic<Stored>;
   const std::size_t stride = std::size_t(gridDim.x) * blockDim.x;
   unsigned long long mine = 0;
   for (std::size_t i = std::size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < part_count; i += stride) {
-    const auto expected = Arithmetic::load(stored<Stored>(answer(pattern, first + i, count)));
+    const auto expected = Arithmetic::load(stored<Stored>(answer(pattern, rank, first + i, count)));
     if (!(Arithmetic::load(got[first + i]) == expected)) ++mine;  // a NaN is wrong too
   }
   if (mine > 0) atomicAdd(wrong, mine);

@@ -16,8 +16,8 @@ bool has_device_values(const harness::Device& device);
 // Both are for memory of the stream's device, and throw Error for another kind of device.
 void fill_on_device(harness::Stream& stream, const Pattern& pattern, int rank, Numbers numbers, std::byte* into,
                     std::size_t count);
-// How many elements of `part`, of a vector of `count`, are not those of the answer. Waits for it.
-std::size_t count_wrong_on_device(harness::Stream& stream, const Pattern& pattern, const std::byte* got,
+// How many elements of `part`, of a vector of `count`, are not those of the rank's answer. Waits for it.
+std::size_t count_wrong_on_device(harness::Stream& stream, const Pattern& pattern, int rank, const std::byte* got,
                                   std::size_t count, Part part);
 
 }  // namespace allreduce

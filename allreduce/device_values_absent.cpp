@@ -14,7 +14,7 @@ void fill_on_device(harness::Stream&, const Pattern&, int, Numbers, std::byte*, 
   throw harness::Error(absent);
 }
 
-std::size_t count_wrong_on_device(harness::Stream&, const Pattern&, const std::byte*, std::size_t, Part) {
+std::size_t count_wrong_on_device(harness::Stream&, const Pattern&, int, const std::byte*, std::size_t, Part) {
   throw harness::Error(absent);
 }
 

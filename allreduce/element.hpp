@@ -84,11 +84,17 @@ constexpr int slice_of_index(std::size_t count, int slices, std::size_t index) {
   return slice;
 }
 
-// Element `index` of the result, of `count`: whole numbers.
-constexpr std::int64_t answer(const Pattern& pattern, std::size_t index, std::size_t count) {
+// Element `index` of a rank's result, of `count`: whole numbers.
+constexpr std::int64_t answer(const Pattern& pattern, int rank, std::size_t index, std::size_t count) {
   switch (pattern.collective) {
     case Collective::broadcast: return contribution(pattern, pattern.root, index);
     case Collective::all_gather: return contribution(pattern, slice_of_index(count, pattern.ranks, index), index);
+    case Collective::all_to_all: {  // of slices of one size
+      const int from = slice_of_index(count, pattern.ranks, index);
+      const std::size_t within = index - slice_begin(count, pattern.ranks, from);
+      return contribution(pattern, from, slice_begin(count, pattern.ranks, rank) + within);
+    }
+    case Collective::send_recv: return contribution(pattern, (rank + pattern.ranks - 1) % pattern.ranks, index);
     case Collective::allreduce:
     case Collective::reduce_scatter:
     case Collective::reduce: break;

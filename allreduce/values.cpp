@@ -115,8 +115,8 @@ void fill(const Pattern& pattern, int rank, std::byte* into, std::size_t count) 
   write(pattern.dtype, into, count, [&](std::size_t index) { return contribution(pattern, rank, index); });
 }
 
-void fill_answer(const Pattern& pattern, std::byte* into, std::size_t count) {
-  write(pattern.dtype, into, count, [&](std::size_t index) { return answer(pattern, index, count); });
+void fill_answer(const Pattern& pattern, int rank, std::byte* into, std::size_t count) {
+  write(pattern.dtype, into, count, [&](std::size_t index) { return answer(pattern, rank, index, count); });
 }
 
 std::optional<harness::Wrong> compare_numbers(Dtype dtype, int rank, const std::byte* expected, const std::byte* got,
@@ -132,7 +132,7 @@ std::optional<harness::Wrong> compare_bits(Dtype dtype, int rank, const std::byt
 
 std::optional<harness::Wrong> compare(const Pattern& pattern, int rank, const std::byte* got, std::size_t count) {
   std::vector<std::byte> expected(count * harness::size_of(pattern.dtype));
-  fill_answer(pattern, expected.data(), count);
+  fill_answer(pattern, rank, expected.data(), count);
   return compare_numbers(pattern.dtype, rank, expected.data(), got, owed(pattern, rank, count));
 }
 

@@ -24,10 +24,10 @@ struct Part {
 // What a rank must end with of a result of `count` elements: all of it, none, or its slice.
 Part owed(const Pattern& pattern, int rank, std::size_t count);
 
-// `count` elements of a rank's contribution, and of the result, into host memory. (What a rank does not bring into a
+// `count` elements of a rank's contribution, and of its result, into host memory. (What a rank does not bring into a
 // collective is filled too.)
 void fill(const Pattern& pattern, int rank, std::byte* into, std::size_t count);
-void fill_answer(const Pattern& pattern, std::byte* into, std::size_t count);
+void fill_answer(const Pattern& pattern, int rank, std::byte* into, std::size_t count);
 
 // Compares a part of a rank's vector in host memory with that part of what is expected; nothing when all elements are
 // equal, else how many are not and the first, as of `rank`. compare_numbers takes minus zero for zero, compare_bits

@@ -252,7 +252,8 @@ class Bench {
       if (!devices || devices->text() != block["device"].get<std::string>()) devices = session.open(block["device"]);
       session.point(block.dump(), [&] { run_block(block, *devices, session); });
     }
-    const char* factor = is_allreduce() ? "2(n-1)/n" : allreduce::has_root(schedules_.collective()) ? "1" : "(n-1)/n";
+    const allreduce::Collective collective = schedules_.collective();
+    const char* factor = is_allreduce() ? "2(n-1)/n" : allreduce::has_slices(collective) ? "(n-1)/n" : "1";
     std::cout << "# busbw is algbw * " << factor
               << " as nccl-tests defines it; it is link speed for algorithms that move just so much over every link "
                  "(ring), and not for the others\n";
@@ -285,6 +286,7 @@ class Bench {
     const std::size_t count = block["bytes"].get<std::size_t>() / harness::size_of(dtype);
     const allreduce::Pattern pattern{dtype, op, ranks, settings_.seed, schedules_.collective(), schedules_.root()};
 
+    std::optional<allreduce::Vectors> vectors;  // outlives what is prepared on it
     std::vector<Contender> contenders;
     for (const json& trial : trials_) {
       harness::Result result = bench::result_on(devices);
@@ -305,9 +307,9 @@ class Bench {
       contenders.push_back({session.add(result), std::move(result)});
     }
     if (session.taken_over()) return;
-    std::optional<allreduce::Vectors> vectors;
     const auto failure = bench::attempt_together(world_, [&] {
-      vectors.emplace(devices, pattern, count, shape.placement, world_.size() > 1 ? &world_ : nullptr);
+      vectors.emplace(devices, pattern, count, shape.placement, world_.size() > 1 ? &world_ : nullptr,
+                      [&](harness::Device& device, std::size_t bytes) { return contenders_.allocate(device, bytes); });
     });
     if (failure) return session.give_up(*failure);
     for (Contender& contender : contenders) {

@@ -25,12 +25,14 @@ bool is_of_processes(const std::string& engine) {
   return engine == "mpi" || engine == "mpi_native" || engine == "gloo";
 }
 
-std::optional<std::string> nccl_refuses(const json& point, const harness::Devices& devices,
-                                        const allreduce::NcclCall& call, std::size_t count, bool checked) {
-  if (const auto why = allreduce::nccl_refuses(devices, call, count)) return why;
-  const bool rounds = point["op"] == "avg" && !std::has_single_bit(static_cast<unsigned>(devices.size()));
+std::optional<std::string> nccl_refuses(const allreduce::Problem& problem, const allreduce::NcclCall& call,
+                                        bool checked) {
+  if (const auto why = allreduce::nccl_refuses(problem, call)) return why;
+  const auto ranks = static_cast<unsigned>(problem.devices->size());
+  const bool rounds =
+      problem.op == harness::Op::avg && allreduce::reduces(call.collective) && !std::has_single_bit(ranks);
   if (!rounds || !checked) return std::nullopt;
-  return "NCCL multiplies by 1/n before it adds, so an average over " + std::to_string(devices.size()) +
+  return "NCCL multiplies by 1/n before it adds, so an average over " + std::to_string(ranks) +
          " ranks is rounded and has no exact answer; take --check=off";
 }
 
@@ -47,7 +49,7 @@ std::optional<std::string> streams_refuse(const json& point, const harness::Devi
 }
 
 allreduce::NcclCall nccl_call(const json& point, const Schedules& schedules) {
-  return {schedules.collective(), schedules.root(), point["nccl"]["algo"]};
+  return {schedules.collective(), schedules.root(), point["nccl"]["algo"], point["nccl"]["register"]};
 }
 
 }  // namespace
@@ -70,6 +72,11 @@ std::vector<harness::Option> contender_options() {
            .default_text = "auto",
            .help = "what NCCL does, each a row of its own; auto is its own choice",
            .allowed = {"auto", "ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"}},
+          {.name = "register",
+           .kind = Kind::names,
+           .default_text = "off",
+           .help = "whether vectors are registered with NCCL, each a row of its own; with on, all are of its allocator",
+           .allowed = {"off", "on"}},
           {.name = "gloo-algo",
            .kind = Kind::names,
            .default_text = "ring,halving_doubling",
@@ -100,6 +107,12 @@ Contenders::Contenders(const harness::Options& options, const Schedules& schedul
                              "it runs in one process, and " + (launcher ? launcher->name : "the launcher") +
                                  " started " + std::to_string(world.size()) + "; allowed: mpi, mpi_native, gloo");
   }
+  for (const std::string& engine : engines_) {
+    const bool runs_schedules = engine == "streams" || engine == "mpi" || engine == "simulated";
+    if (!runs_schedules || !schedules.names().empty()) continue;
+    throw harness::bad_value("engine", engine,
+                             "there are no schedules of " + options.text("collective") + "; allowed with it: nccl");
+  }
   std::erase(engines_, "simulated");
 }
 
@@ -127,8 +140,15 @@ std::vector<json> Contenders::trials() const {
       }
       for (const std::string& algo : options_.names(engine + "-algo")) {
         trial[engine] = {{"algo", algo}};
-        if (engine == "nccl") trial[engine]["version"] = allreduce::nccl_version();
-        trials.push_back(trial);
+        if (engine == "gloo") {
+          trials.push_back(trial);
+          continue;
+        }
+        trial[engine]["version"] = allreduce::nccl_version();
+        for (const std::string& registers : options_.names("register")) {
+          trial[engine]["register"] = registers == "on";
+          trials.push_back(trial);
+        }
       }
     }
   }
@@ -138,7 +158,9 @@ std::vector<json> Contenders::trials() const {
 std::string Contenders::name_of(const harness::Result& result) {
   const json& point = result.point;
   for (const char* library : {"nccl", "gloo"}) {
-    if (point.contains(library)) return std::string(library) + ' ' + point[library]["algo"].get<std::string>();
+    if (!point.contains(library)) continue;
+    const std::string name = std::string(library) + ' ' + point[library]["algo"].get<std::string>();
+    return point[library].value("register", false) ? name + " reg." : name;
   }
   if (point["engine"] == "mpi_native") return "MPI's own";
   std::string name = algorithm_of(result);
@@ -161,6 +183,7 @@ std::vector<std::string> Contenders::command_for(const json& point) const {
   for (const std::string library : {"nccl", "gloo"}) {
     if (!point.contains(library)) continue;
     command.push_back(std::string("--").append(library).append("-algo=").append(word_of(point[library]["algo"])));
+    if (point[library].value("register", false)) command.emplace_back("--register=on");
   }
   if (point["algorithm"] == "auto" && options_.given("tuning")) {
     command.push_back("--tuning=" + options_.text("tuning"));
@@ -180,13 +203,19 @@ std::optional<std::string> Contenders::refuses(const json& point, const allreduc
   }
   if (engine == "gloo") return allreduce::gloo_refuses(problem, schedules_.collective());
   if (engine == "nccl") {
-    return nccl_refuses(point, *problem.devices, nccl_call(point, schedules_), problem.count, options_.on("check"));
+    return nccl_refuses(problem, nccl_call(point, schedules_), options_.on("check"));
   }
   if (engine == "direct") {
     if (!schedules_.file().empty()) return "direct has kernels of its own, and runs no --schedule";
     return allreduce::direct_refuses(problem, schedules_.collective(), point["algorithm"].get<std::string>());
   }
   return streams_refuse(point, *problem.devices);
+}
+
+harness::Buffer Contenders::allocate(harness::Device& device, std::size_t bytes) const {
+  const auto& registers = options_.names("register");
+  const bool wanted = std::ranges::find(registers, "on") != registers.end();
+  return wanted ? allreduce::nccl_allocate(device, bytes) : device.allocate(bytes);
 }
 
 Prepared Contenders::prepare(const harness::Result& row, const allreduce::Shape& shape,

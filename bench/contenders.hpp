@@ -30,7 +30,7 @@ struct Prepared {
 class Contenders {
  public:
   // Of the engines that were asked for, without the simulated one. Throws UsageError where the job has several
-  // processes and an engine runs in one.
+  // processes and an engine runs in one, and where the collective has no schedules for an engine that runs them.
   Contenders(const harness::Options& options, const Schedules& schedules, harness::World& world);
 
   const std::vector<std::string>& engines() const { return engines_; }
@@ -43,6 +43,8 @@ class Contenders {
 
   // Why it cannot run this.
   std::optional<std::string> refuses(const nlohmann::json& point, const allreduce::Problem& problem) const;
+  // Memory for a block's vectors, as its contenders want it.
+  harness::Buffer allocate(harness::Device& device, std::size_t bytes) const;
   // What it does not refuse; where ranks are processes, in all of them together.
   Prepared prepare(const harness::Result& row, const allreduce::Shape& shape, const allreduce::Problem& problem) const;
 

@@ -73,6 +73,8 @@ class NativeProgram : public RankProgram {
       case Collective::reduce:
         if (!input && !is_root) given = data;
         return MPI_Reduce(given, data, count_, type_, op_, call_.root, communicator_);
+      case Collective::all_to_all:
+      case Collective::send_recv: break;  // refused
     }
     return MPI_ERR_OTHER;
   }
@@ -90,6 +92,9 @@ class NativeProgram : public RankProgram {
 std::optional<std::string> mpi_native_refuses(const Problem& problem, const NativeCall& call) {
   if (!mpi_type_of(problem.dtype)) return "MPI has no type for " + std::string(harness::name(problem.dtype));
   if (reduces(call.collective) && !mpi_op_of(problem.op)) return "MPI has no average";
+  if (differs_by_rank(call.collective)) {
+    return "of MPI's own collectives " + std::string(name(call.collective)) + " is not here";
+  }
   if (problem.count > INT_MAX) {
     return "MPI counts with an int, and " + std::to_string(problem.count) + " elements are too many";
   }

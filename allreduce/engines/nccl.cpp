@@ -13,6 +13,8 @@ namespace allreduce {
 
 namespace {
 
+constexpr bool can_register = NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0);
+
 void check_nccl(ncclResult_t status, const std::string& doing) {
   if (status != ncclSuccess) harness::fail_on_gpu(doing, std::string("NCCL: ") + ncclGetErrorString(status));
 }
@@ -86,10 +88,42 @@ std::vector<int> gpus_of(const harness::Devices& devices) {
   return gpus;
 }
 
+// Vectors that a communicator knows beforehand, for as long as this lives.
+class Registrations {
+ public:
+  Registrations() = default;
+  Registrations(const Registrations&) = delete;
+  Registrations& operator=(const Registrations&) = delete;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+  ~Registrations() {
+    for (const auto& [communicator, handle] : all_) ncclCommDeregister(communicator, handle);
+  }
+  void add(ncclComm_t communicator, const std::byte* vector, std::size_t bytes) {
+    if (bytes == 0) return;
+    void* handle = nullptr;
+    check_nccl(ncclCommRegister(communicator, const_cast<std::byte*>(vector), bytes, &handle),
+               "registering " + std::to_string(bytes) + " bytes");
+    all_.emplace_back(communicator, handle);
+  }
+
+ private:
+  std::vector<std::pair<ncclComm_t, void*>> all_;
+#else
+  void add(ncclComm_t, const std::byte*, std::size_t) {}  // refused before
+#endif
+};
+
 class NcclProgram : public LaneProgram {
  public:
   NcclProgram(const Problem& problem, const NcclCall& call)
       : LaneProgram(problem), call_(call), communicators_(gpus_of(*problem.devices), call.algorithm) {
+    const std::size_t bytes = problem.count * harness::size_of(problem.dtype);
+    for (const Buffers& buffers : problem.buffers) {
+      for (Rank rank = 0; rank < ranks() && call.registers; ++rank) {
+        registrations_.add(communicators_[rank], buffers.data[rank], bytes);
+        if (!buffers.input.empty()) registrations_.add(communicators_[rank], buffers.input[rank], bytes);
+      }
+    }
     record();
   }
   ~NcclProgram() override { stop(); }
@@ -122,8 +156,31 @@ class NcclProgram : public LaneProgram {
       case Collective::all_gather: return ncclAllGather(given + offset, data, slice, type, communicator, stream);
       case Collective::broadcast: return ncclBroadcast(given, data, count, type, call_.root, communicator, stream);
       case Collective::reduce: return ncclReduce(given, data, count, type, op, call_.root, communicator, stream);
+      case Collective::all_to_all: {
+        ncclResult_t status = ncclSuccess;
+        for (Rank peer = 0; peer < ranks() && status == ncclSuccess; ++peer) {
+          const std::size_t at = slice * peer * harness::size_of(problem().dtype);
+          status = exchange({given + at, peer}, {data + at, peer}, slice, rank);
+        }
+        return status;
+      }
+      case Collective::send_recv:
+        return exchange({given, (rank + 1) % ranks()}, {data, (rank + ranks() - 1) % ranks()}, count, rank);
     }
     return ncclInvalidArgument;
+  }
+
+  template <typename Byte>
+  struct End {
+    Byte* vector;
+    Rank peer;
+  };
+  ncclResult_t exchange(End<const std::byte> sent, End<std::byte> received, std::size_t count, Rank rank) {
+    const ncclDataType_t type = type_of(problem().dtype);
+    const cudaStream_t stream = harness::native_stream(lane(rank));
+    const ncclResult_t status = ncclSend(sent.vector, count, type, sent.peer, communicators_[rank], stream);
+    if (status != ncclSuccess) return status;
+    return ncclRecv(received.vector, count, type, received.peer, communicators_[rank], stream);
   }
 
   void issue(const Buffers& buffers) override {
@@ -139,11 +196,14 @@ class NcclProgram : public LaneProgram {
 
   const NcclCall call_;
   Communicators communicators_;
+  Registrations registrations_;
 };
 
 }  // namespace
 
-std::optional<std::string> nccl_refuses(const harness::Devices& devices, const NcclCall& call, std::size_t count) {
+std::optional<std::string> nccl_refuses(const Problem& problem, const NcclCall& call) {
+  const harness::Devices& devices = *problem.devices;
+  const std::size_t count = problem.count;
   std::vector<int> gpus;
   for (Rank rank = 0; rank < devices.size(); ++rank) {
     const std::optional<int> gpu = harness::gpu_if_any(devices[rank]);
@@ -157,7 +217,32 @@ std::optional<std::string> nccl_refuses(const harness::Devices& devices, const N
     return "NCCL takes slices of one size, and " + std::to_string(count) + " elements are none for " +
            std::to_string(gpus.size()) + " ranks";
   }
+  if (differs_by_rank(call.collective) && problem.buffers.at(0).input.empty()) {
+    return "NCCL cannot receive where it sends from; take --placement=out_of_place";
+  }
+  if (call.registers && !can_register) {
+    return "this build is of NCCL " + std::to_string(NCCL_MAJOR) + "." + std::to_string(NCCL_MINOR) +
+           ", and only 2.19 or later registers vectors";
+  }
   return std::nullopt;
+}
+
+harness::Buffer nccl_allocate(harness::Device& device, std::size_t bytes) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+  if (!harness::gpu_if_any(device)) return device.allocate(bytes);
+  const auto take = [&](void** memory) {
+    const ncclResult_t status = ncclMemAlloc(memory, bytes);
+    if (status == ncclSuccess) return cudaSuccess;
+    // NCCL does not say that there was not so much.
+    std::size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) == cudaSuccess && free < bytes) return cudaErrorMemoryAllocation;
+    check_nccl(status, device.name() + ": taking " + std::to_string(bytes) + " bytes");
+    return cudaErrorUnknown;
+  };
+  return harness::allocate_by(device, bytes, {take, [](void* memory) { ncclMemFree(memory); }});
+#else
+  return device.allocate(bytes);
+#endif
 }
 
 std::unique_ptr<Program> prepare_nccl(const Problem& problem, const NcclCall& call) {

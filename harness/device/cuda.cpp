@@ -39,10 +39,14 @@ class CudaDevice : public Device {
       : gpu_(gpu), name_(std::move(name)), context_(std::move(context)) {}
 
   Buffer allocate(std::size_t bytes) override {
+    return allocate(bytes,
+                    {[bytes](void** memory) { return cudaMalloc(memory, bytes); }, [](void* data) { cudaFree(data); }});
+  }
+  Buffer allocate(std::size_t bytes, const MemorySource& source) {
     if (bytes == 0) return {};
     use_gpu(gpu_);
     void* memory = nullptr;
-    const cudaError_t status = cudaMalloc(&memory, bytes);
+    const cudaError_t status = source.take(&memory);
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       std::size_t free = 0, total = 0;
@@ -52,9 +56,9 @@ class CudaDevice : public Device {
     }
     check_cuda(status, name_ + ": taking " + std::to_string(bytes) + " bytes");
     context_->memory.add(memory, bytes, gpu_);
-    std::shared_ptr<void> owner(memory, [context = context_, gpu = gpu_](void* data) {
+    std::shared_ptr<void> owner(memory, [context = context_, gpu = gpu_, give_back = source.give_back](void* data) {
       context->memory.remove(data);
-      if (cudaSetDevice(gpu) == cudaSuccess) cudaFree(data);
+      if (cudaSetDevice(gpu) == cudaSuccess) give_back(data);
     });
     check_cuda(cudaMemset(memory, 0xFF, bytes), name_ + ": filling fresh memory");
     check_cuda(cudaStreamSynchronize(nullptr), name_ + ": filling fresh memory");
@@ -265,6 +269,12 @@ bool is_gpu(const Device& device) { return gpu_if_any(device).has_value(); }
 int gpu_of(const Device& device) {
   if (const auto gpu = gpu_if_any(device)) return *gpu;
   throw Error(device.name() + " is no GPU");
+}
+
+Buffer allocate_by(Device& device, std::size_t bytes, const MemorySource& source) {
+  auto* cuda = dynamic_cast<CudaDevice*>(&device);
+  if (!cuda) throw Error(device.name() + " is no GPU");
+  return cuda->allocate(bytes, source);
 }
 
 int count_gpus() {

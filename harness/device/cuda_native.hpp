@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,14 @@ bool is_sticky(cudaError_t status);
 
 // Host memory that the host and the GPUs use at the same time.
 std::shared_ptr<void> allocate_pinned(std::size_t bytes);
+
+// What Device::allocate gives, of memory that another library takes and gives back while the device's GPU is the
+// current one. `take` returns what CUDA says; the device is a GPU.
+struct MemorySource {
+  std::function<cudaError_t(void**)> take;
+  void (*give_back)(void*);
+};
+Buffer allocate_by(Device& device, std::size_t bytes, const MemorySource& source);
 
 // Makes the GPU the current one of this thread.
 void use_gpu(int gpu);

@@ -208,7 +208,26 @@ TEST(Collectives, HaveTheBusBandwidthFactorsOfNcclTests) {
   EXPECT_EQ(busbw_factor(Collective::all_gather, 4), 0.75);
   EXPECT_EQ(busbw_factor(Collective::broadcast, 4), 1);
   EXPECT_EQ(busbw_factor(Collective::reduce, 4), 1);
+  EXPECT_EQ(busbw_factor(Collective::all_to_all, 4), 0.75);
+  EXPECT_EQ(busbw_factor(Collective::send_recv, 4), 1);
   EXPECT_EQ(busbw_factor(Collective::reduce, 1), std::nullopt);
+}
+
+TEST(Collectives, ThatMoveOtherSlicesToEachRankHaveAnAnswerForEach) {
+  constexpr int ranks = 3;
+  constexpr std::size_t count = 6;
+  Pattern pattern{harness::Dtype::i32, harness::Op::sum, ranks, 5, Collective::all_to_all};
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (std::size_t index = 0; index < count; ++index) {
+      const int from = static_cast<int>(index / 2);
+      EXPECT_EQ(answer(pattern, rank, index, count), contribution(pattern, from, 2 * rank + index % 2));
+    }
+  }
+  pattern.collective = Collective::send_recv;
+  for (std::size_t index = 0; index < count; ++index) {
+    EXPECT_EQ(answer(pattern, 0, index, count), contribution(pattern, 2, index));
+    EXPECT_EQ(answer(pattern, 1, index, count), contribution(pattern, 0, index));
+  }
 }
 
 }  // namespace

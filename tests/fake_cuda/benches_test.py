@@ -165,6 +165,45 @@ class Nccl(FakeCase):
             self.assertEqual([row["status"] for row in rows], ["ok", "refused"])
             self.assertIn("4 elements are none for 3 ranks", rows[1]["reason"])
 
+    def test_ranks_send_to_all_and_to_the_next_exactly(self):
+        for collective in ("all_to_all", "send_recv"):
+            rows = self.results("--device=cuda:0,cuda:0,1,2,3", "--engine=nccl", f"--collective={collective}",
+                                "--bytes=0,16,8000", "--launch=eager,graph", "--mode=check", "--dtype=f32,bf16",
+                                "--placement=out_of_place")
+            self.assertEqual(len(rows), 2 * 3 * 2 * 2)
+            for row in rows:
+                self.assertEqual((row["status"], row["check"]), ("ok", "exact"), (row["point"], row["reason"]))
+            again = self.results("--mode=check", *rows[-1]["command"][1:])
+            self.assertEqual(again[0]["point"], rows[-1]["point"])
+        for collective, factor in (("all_to_all", 0.75), ("send_recv", 1)):
+            (row,) = self.results("--device=cuda:0,1,2,3", "--engine=nccl", f"--collective={collective}",
+                                  "--bytes=4K", "--placement=out_of_place", "--iterations=2")
+            self.assertAlmostEqual(row["metrics"]["busbw"], factor * row["metrics"]["algbw"])
+            (row,) = self.results("--device=cuda:0,1", "--engine=nccl", f"--collective={collective}", "--bytes=4K")
+            self.assertEqual(row["status"], "refused")
+            self.assertIn("--placement=out_of_place", row["reason"])
+            done = self.run_bench("--device=cuda:0,1", "--engine=nccl,streams", f"--collective={collective}")
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+            self.assertIn(f"--engine=streams: there are no schedules of {collective}", done.stderr)
+
+    def test_vectors_are_registered_where_that_is_asked_for(self):
+        rows = self.results("--device=cuda:0,1", "--engine=streams,nccl", "--algorithm=ring", "--bytes=0,4K",
+                            "--register=off,on", "--launch=eager,graph", "--placement=in_place,out_of_place",
+                            "--iterations=2")
+        theirs = [row["point"]["nccl"]["register"] for row in rows if row["point"]["engine"] == "nccl"]
+        self.assertEqual(theirs, 2 * 2 * 2 * [False, True])
+        self.assertEqual({(row["status"], row["check"]) for row in rows}, {("ok", "exact")})
+        self.assertIn("--register=on", rows[-1]["command"])
+        with self.on_machine(MEMORY=1 << 20):
+            rows = self.results("--device=cuda:0,1", "--engine=nccl", "--bytes=4M,64K", "--mode=check",
+                                "--register=on")
+        self.assertEqual([row["status"] for row in rows], ["skipped", "ok"])
+        self.assertIn("4194304 are needed", rows[0]["reason"])
+        for call in ("ncclMemAlloc", "ncclCommRegister"):
+            with self.on_machine(FAIL=f"{call}:1:999"):
+                _, said = self.fails("--device=cuda:0,1", "--engine=nccl", "--bytes=1K", "--register=on")
+            self.assertIn("NCCL: failure", said)
+
     def test_an_average_over_three_has_no_exact_answer_and_is_refused(self):
         rows = self.results("--device=cuda:0,1,2", "--engine=nccl", "--bytes=4K", "--mode=check", "--op=avg,sum")
         self.assertEqual([row["status"] for row in rows], ["refused", "ok"])

@@ -27,7 +27,7 @@ class Check(unittest.TestCase):
             files = {path.stem: json.loads(path.read_text()) for path in pathlib.Path(folder).glob("*.json")}
             capture = (pathlib.Path(folder) / "capture.txt").read_text()
         names = {"alone", "direct", "exact", "fused", "link", "peer", "shared", "small", "staged", "reduce_scatter",
-                 "all_gather", "broadcast", "reduce"}
+                 "all_gather", "broadcast", "reduce", "all_to_all", "send_recv"}
         if "models: left out" not in done.stdout:
             names |= {"model", "train_2"}
         self.assertEqual(set(files), names)

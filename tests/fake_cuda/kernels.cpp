@@ -114,7 +114,7 @@ void add_values(std::unordered_map<std::string, Bind>& table) {
                      return std::vector<Access>{{into, count * sizeof(Stored)}};
                    }));
   table.insert(row(allreduce::kernels::count_wrong<Stored>,
-                   [](const allreduce::Pattern&, const Stored* got, std::size_t, std::size_t first,
+                   [](const allreduce::Pattern&, int, const Stored* got, std::size_t, std::size_t first,
                       std::size_t part_count, const unsigned long long* wrong) {
                      return std::vector<Access>{{got + first, part_count * sizeof(Stored)}, {wrong, sizeof *wrong}};
                    }));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "harness/device/reduce.hpp"
 #include "tests/fake_cuda/machine.hpp"
@@ -13,6 +14,7 @@ struct ncclComm {
   int rank = 0, gpu = 0;
   std::shared_ptr<int> alive;  // how many of the communicator's ranks are not destroyed
   int ranks = 0;
+  std::set<const void*> registered = {};
 };
 
 namespace {
@@ -20,7 +22,7 @@ namespace {
 using fake::Machine;
 using fake::misuse;
 
-enum class Kind { all_reduce, reduce_scatter, all_gather, broadcast, reduce };
+enum class Kind { all_reduce, reduce_scatter, all_gather, broadcast, reduce, send, receive };
 
 // A rank's part: `count` elements as the function's own argument counts them.
 struct Call {
@@ -30,9 +32,16 @@ struct Call {
   void* to;
   std::size_t count;
   harness::Reduction reduction;
-  int root;
+  int root;  // or the peer, of what is sent or received
   fake::Stream* stream;
 };
+bool is_of_two(const Call& call) { return call.kind == Kind::send || call.kind == Kind::receive; }
+
+// What ncclMemAlloc gave out.
+std::set<const void*>& taken() {
+  static std::set<const void*> all;
+  return all;
+}
 
 int depth = 0;
 std::vector<Call> calls;
@@ -115,6 +124,53 @@ void perform(const std::vector<Call>& ranks) {
       return;
     case Kind::broadcast:
       for (const Call& call : ranks) std::memmove(call.to, ranks[first.root].from, bytes);
+      return;
+    case Kind::send:
+    case Kind::receive: return;
+  }
+}
+
+// Pairs what is sent with what is received: of two ranks, in the order of their calls.
+std::vector<std::pair<Call, Call>> pairs_of(const std::vector<Call>& all) {
+  std::vector<std::pair<Call, Call>> pairs;
+  std::vector<const Call*> sent;
+  for (const Call& call : all) {
+    if (call.kind == Kind::send) sent.push_back(&call);
+  }
+  for (const Call& call : all) {
+    if (call.kind != Kind::receive) continue;
+    const auto match = std::find_if(sent.begin(), sent.end(), [&](const Call* other) {
+      return other->communicator->rank == call.root && other->root == call.communicator->rank;
+    });
+    if (match == sent.end()) misuse("a rank receives by NCCL what nobody sends: it hangs");
+    if ((*match)->count != call.count || (*match)->reduction.dtype != call.reduction.dtype) {
+      misuse("a rank sends by NCCL something else than its peer receives");
+    }
+    pairs.emplace_back(**match, call);
+    sent.erase(match);
+  }
+  if (!sent.empty()) misuse("a rank sends by NCCL what nobody receives: it hangs");
+  return pairs;
+}
+
+void perform(const std::vector<std::pair<Call, Call>>& pairs) {
+  const auto bytes_of = [](const Call& call) { return call.count * harness::size_of(call.reduction.dtype); };
+  std::vector<std::vector<char>> moving;  // all at once
+  for (const auto& [sent, received] : pairs) {
+    Machine& machine = Machine::instance();
+    machine.require_reach(sent.communicator->gpu, {sent.from, bytes_of(sent)}, "what NCCL sends");
+    machine.require_reach(received.communicator->gpu, {received.to, bytes_of(received)}, "what NCCL receives");
+    const char* begin = static_cast<const char*>(sent.from);
+    moving.emplace_back(begin, begin + bytes_of(sent));
+    for (const auto& [other, into] : pairs) {
+      const char* target = static_cast<const char*>(into.to);
+      if (begin < target + bytes_of(into) && target < begin + bytes_of(sent)) {
+        misuse("NCCL receives where it sends from");
+      }
+    }
+  }
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    std::memcpy(pairs[i].second.to, moving[i].data(), moving[i].size());
   }
 }
 
@@ -154,7 +210,40 @@ ncclResult_t ncclCommInitAll(ncclComm_t* communicators, int count, const int* gp
   for (int rank = 0; rank < count; ++rank) communicators[rank] = new ncclComm{rank, gpus[rank], alive, count};
   return ncclSuccess;
 }
+ncclResult_t ncclMemAlloc(void** memory, std::size_t bytes) {
+  Machine& machine = Machine::instance();
+  const std::lock_guard<std::recursive_mutex> lock(machine.mutex);
+  if (machine.enter("ncclMemAlloc") != cudaSuccess) return ncclUnhandledCudaError;
+  *memory = machine.allocate(bytes, machine.current);
+  if (!*memory) return ncclUnhandledCudaError;
+  taken().insert(*memory);
+  return ncclSuccess;
+}
+ncclResult_t ncclMemFree(void* memory) {
+  Machine& machine = Machine::instance();
+  const std::lock_guard<std::recursive_mutex> lock(machine.mutex);
+  if (taken().erase(memory) == 0) misuse("NCCL is to free what it did not take");
+  machine.run_all_of(machine.current);
+  machine.release(memory, 0);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommRegister(const ncclComm_t communicator, void* memory, std::size_t bytes, void** handle) {
+  Machine& machine = Machine::instance();
+  const std::lock_guard<std::recursive_mutex> lock(machine.mutex);
+  if (machine.enter("ncclCommRegister") != cudaSuccess) return ncclUnhandledCudaError;
+  machine.require_reach(communicator->gpu, {memory, bytes}, "a registration with NCCL");
+  if (!taken().contains(memory)) misuse("memory is registered with NCCL that ncclMemAlloc did not take");
+  communicator->registered.insert(memory);
+  *handle = memory;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDeregister(const ncclComm_t communicator, void* handle) {
+  if (!taken().contains(handle)) misuse("memory is deregistered that was freed before");
+  if (communicator->registered.erase(handle) == 0) misuse("NCCL knows nothing of what is deregistered");
+  return ncclSuccess;
+}
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  if (!communicator->registered.empty()) misuse("a communicator is destroyed with memory that is registered");
   delete communicator;
   return ncclSuccess;
 }
@@ -190,14 +279,30 @@ ncclResult_t ncclReduce(const void* from, void* to, std::size_t count, ncclDataT
                         ncclComm_t communicator, cudaStream_t handle) {
   return add("ncclReduce", {Kind::reduce, communicator, from, to, count, {}, root, nullptr}, type, op, handle);
 }
+ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t handle) {
+  return add("ncclSend", {Kind::send, communicator, from, nullptr, count, {}, peer, nullptr}, type, ncclSum, handle);
+}
+ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
+                      cudaStream_t handle) {
+  return add("ncclRecv", {Kind::receive, communicator, nullptr, to, count, {}, peer, nullptr}, type, ncclSum, handle);
+}
 ncclResult_t ncclGroupEnd() {
   Machine& machine = Machine::instance();
   const std::lock_guard<std::recursive_mutex> lock(machine.mutex);
   if (--depth > 0) return ncclSuccess;
   const std::vector<Call> ranks = std::exchange(calls, {});
   if (ranks.empty()) return ncclSuccess;
-  if (static_cast<int>(ranks.size()) != ranks.front().communicator->ranks) return ncclInvalidUsage;
   std::vector<fake::Stream*> streams;
+  if (is_of_two(ranks.front())) {
+    for (const Call& call : ranks) {
+      if (!is_of_two(call)) misuse("a group of NCCL has collectives beside sends");
+      if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) streams.push_back(call.stream);
+    }
+    machine.issue_jointly(streams, {[pairs = pairs_of(ranks)] { perform(pairs); }});
+    return ncclSuccess;
+  }
+  if (static_cast<int>(ranks.size()) != ranks.front().communicator->ranks) return ncclInvalidUsage;
   for (const Call& call : ranks) {
     const Call& first = ranks.front();
     if (call.count != first.count || call.kind != first.kind || call.root != first.root) {

@@ -59,18 +59,20 @@ TEST_P(ValuesOnGpus, AreThoseOfTheHostToTheBit) {
 
 TEST_P(ValuesOnGpus, AreComparedThereAndWhatIsWrongIsNamed) {
   Vectors vectors(*devices_, pattern(), count, Placement::in_place);
-  std::vector<std::byte> answer(count * size_of(pattern().dtype));
-  fill_answer(pattern(), answer.data(), count);
-  for (int rank = 0; rank < ranks; ++rank) write(rank, answer, vectors.buffers().data[rank]);
-  EXPECT_FALSE(vectors.compare());
   constexpr int damaged = 1;  // the root, where there is one
+  std::vector<std::byte> answer(count * size_of(pattern().dtype));
+  for (const int rank : {0, 2, damaged}) {
+    fill_answer(pattern(), rank, answer.data(), count);
+    write(rank, answer, vectors.buffers().data[rank]);
+  }
+  EXPECT_FALSE(vectors.compare());
   const Part part = owed(pattern(), damaged, count);
   const std::size_t size = size_of(pattern().dtype), first = part.first + 3, second = part.first + part.count - 1;
   std::vector<std::byte> wrong = answer;
   for (const std::size_t index : {first, second}) std::memset(&wrong[index * size], 0x41, size);
   write(damaged, wrong, vectors.buffers().data[damaged]);
   const auto stream = (*devices_)[damaged].make_stream();
-  EXPECT_EQ(count_wrong_on_device(*stream, pattern(), vectors.buffers().data[damaged], count, part), 2U);
+  EXPECT_EQ(count_wrong_on_device(*stream, pattern(), damaged, vectors.buffers().data[damaged], count, part), 2U);
   const auto found = vectors.compare();
   ASSERT_TRUE(found);
   EXPECT_EQ(found->count, 2);
