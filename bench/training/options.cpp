@@ -42,7 +42,7 @@ std::vector<harness::Option> training_options() {
       {.name = "launch",
        .kind = Kind::choice,
        .default_text = "eager",
-       .help = "every op of an all-reduce issued by the host, or recorded once and replayed",
+       .help = "every op of an all-reduce issued by the host, or recorded once and replayed; on GPUs the whole step",
        .allowed = {"eager", "graph"}},
       {.name = "batch",
        .kind = Kind::integer,

@@ -37,6 +37,7 @@ Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slic
   for (int rank = 0; rank < replicas.ranks() && link_bytes_per_second_ > 0; ++rank) {
     links_.push_back(replicas.devices()[rank].make_stream());
   }
+  const auto launch = records_steps(replicas, settings) ? allreduce::Launch::eager : settings.launch;
   const allreduce::Schedule schedule = algorithm->build({replicas.ranks()});
   const std::size_t element_bytes = harness::size_of(dtype);
   if (dtype != harness::Dtype::f32) {
@@ -53,8 +54,7 @@ Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slic
       vectors.push_back(arena + slice.offset * element_bytes);
     }
     programs_.push_back(allreduce::prepare(
-        schedule,
-        {&replicas.devices(), slice.count, dtype, harness::Op::sum, settings.launch, {{std::move(vectors)}}}));
+        schedule, {&replicas.devices(), slice.count, dtype, harness::Op::sum, launch, {{std::move(vectors)}}}));
     bytes_moved_ += bytes_crossing(schedule, slice.count, element_bytes);
   }
 }

@@ -18,11 +18,13 @@ std::vector<double> busy_seconds(const std::vector<Phase>& phases) {
 
 }  // namespace
 
-Step::Step(const Replicas& replicas, Work work)
-    : replicas_(replicas), work_(work), begin_(replicas.mark()), last_(begin_) {}
+Step::Step(const Replicas& replicas, Work work, Marks marks) : replicas_(replicas), work_(work), marks_(marks) {
+  if (marks == Marks::on) last_ = begin_ = replicas.mark();
+}
 
 void Step::add_to_all(const std::string& phase, bool computes, const std::function<void()>& issue) {
   issue();
+  if (marks_ == Marks::off) return;
   auto end = replicas_.mark();
   for (int rank = 0; rank < replicas_.ranks(); ++rank) {
     marked_.push_back({{phase, computes, rank, phase}, last_[rank], end[rank]});
@@ -31,6 +33,7 @@ void Step::add_to_all(const std::string& phase, bool computes, const std::functi
 }
 
 void Step::add_to_one(Stretch what, const std::function<void()>& issue) {
+  if (marks_ == Marks::off) return issue();
   harness::Stream& stream = replicas_.stream(what.rank);
   auto begin = stream.record(harness::Timing::on);
   issue();

@@ -15,6 +15,9 @@ namespace bench {
 // What of a step is done.
 enum class Work { step, compute, communication };
 
+// Whether the phases are marked, so that they have times.
+enum class Marks { on, off };
+
 struct Phase {
   std::string name;
   bool computes = false;
@@ -32,7 +35,7 @@ struct Stretch {
 
 class Step {
  public:
-  Step(const Replicas& replicas, Work work);
+  Step(const Replicas& replicas, Work work, Marks marks = Marks::on);
 
   bool computes() const { return work_ != Work::communication; }
   bool communicates() const { return work_ != Work::compute; }
@@ -44,7 +47,7 @@ class Step {
   void compute(const std::string& phase, int rank, const std::string& name, const std::function<void()>& issue);
   void communicate(const std::string& phase, int rank, const std::string& name, const std::function<void()>& issue);
 
-  // In the order of the step. These and the next: call after the replicas were synced.
+  // In the order of the step; none without marks. These and the next: call after the replicas were synced.
   std::vector<Phase> phases() const;
   std::vector<Stretch> stretches() const;
   // From the beginning of the step to a mark on this rank's stream.
@@ -60,6 +63,7 @@ class Step {
 
   const Replicas& replicas_;
   Work work_;
+  Marks marks_;
   std::vector<harness::Event> begin_, last_;  // the first and the last mark of each rank
   std::vector<Marked> marked_;
 };

@@ -4,11 +4,13 @@
 // strategies.cpp.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "allreduce/engine.hpp"
@@ -25,6 +27,7 @@ struct StrategySettings {
   double momentum = 0;
   double weight_decay = 0;
   std::string algorithm = "ring";
+  // Of the collectives; on GPUs of the whole step, which is then one graph across all of them.
   allreduce::Launch launch = allreduce::Launch::eager;
   bool overlap = true;                              // a bucket is reduced as soon as backward has filled it
   std::size_t bucket_bytes = 25 << 20;              // at most; the first bucket is smaller
@@ -33,9 +36,15 @@ struct StrategySettings {
   double link_bytes_per_second = 0;  // above 0: what is reduced also takes as long as on a link of this speed
 };
 
+// Whether whole steps are recorded, and the collectives inside them therefore are not.
+bool records_steps(const Replicas& replicas, const StrategySettings& settings);
+
 class Strategy {
  public:
-  Strategy(Replicas& replicas, StrategySettings settings) : replicas_(replicas), settings_(std::move(settings)) {}
+  Strategy(Replicas& replicas, StrategySettings settings)
+      : replicas_(replicas),
+        settings_(std::move(settings)),
+        records_(records_steps(replicas, settings_) ? std::make_unique<Recordings>() : nullptr) {}
   virtual ~Strategy() = default;
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
@@ -44,6 +53,10 @@ class Strategy {
   virtual void load(const Batch& batch) { replicas_.load(batch); }
   // Issues one step on the loaded batch.
   virtual void issue(Step& step) = 0;
+  // The same, recorded, where steps are (records()). The first on each division of a batch is issued op by op, in which
+  // libraries load what they need and memory is taken; so is one in which some device has no image.
+  void launch(Work work);
+  bool records() const { return records_ != nullptr; }
   // Waits for all that was issued; throws what went wrong.
   virtual void sync() { replicas_.sync(); }
   // After a sync: of the last forward pass, summed over the batch.
@@ -65,6 +78,13 @@ class Strategy {
 
   Replicas& replicas_;
   const StrategySettings settings_;
+
+ private:
+  // By what is done and the images of each rank; null where that was issued once.
+  using Recordings = std::map<std::pair<Work, std::vector<int>>, std::unique_ptr<harness::Recording>>;
+  std::unique_ptr<harness::Recording> record(Work work);
+
+  const std::unique_ptr<Recordings> records_;  // null where steps are not recorded
 };
 
 std::unique_ptr<Strategy> make_scratch(Replicas& replicas, const StrategySettings& settings);
@@ -99,6 +119,8 @@ struct Timed {
   double planted = 0;
   std::vector<Phase> phases = {};
 };
+// Op by op, or as the strategy was told to: then, where steps are recorded, without phases.
+Timed run_op_by_op(Strategy& strategy, const Replicas& replicas, Work work);
 Timed run(Strategy& strategy, const Replicas& replicas, Work work);
 
 }  // namespace bench

@@ -86,6 +86,12 @@ void Sweep::require_devices(const std::vector<std::string>& devices) const {
   if (conditions(most_ranks).slow_rank < 0 && options_.has("slow")) {
     throw harness::bad_value("slow", options_.text("slow"), "no point of --device has such a rank");
   }
+  for (const auto& point : devices) {
+    const bool records = options_.text("launch") == "graph" && harness::is_gpu((*harness::open_devices(point))[0]);
+    if (records && options_.integer("accumulate") > 1) {
+      throw harness::bad_value("launch", "graph", "with --accumulate the host waits inside a step; take eager");
+    }
+  }
   for (const auto& math : options_.names("math")) {
     if (math == "f32") continue;
     for (const auto& point : devices) {

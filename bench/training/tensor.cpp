@@ -99,9 +99,9 @@ class Tensor : public Strategy {
       vectors.push_back(reinterpret_cast<std::byte*>(where(rank)));
     }
     bytes_moved_ += bytes_crossing(schedule, count, sizeof(float));
+    const auto launch = records() ? allreduce::Launch::eager : settings_.launch;
     return allreduce::prepare(
-        schedule,
-        {&replicas_.devices(), count, harness::Dtype::f32, harness::Op::sum, settings_.launch, {{std::move(vectors)}}});
+        schedule, {&replicas_.devices(), count, harness::Dtype::f32, harness::Op::sum, launch, {{std::move(vectors)}}});
   }
 
   // Every rank goes on when it has the sum.

@@ -78,7 +78,7 @@ std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const h
     trials.push_back({[&strategy = *contender.strategy, &replicas, work, kept](int runs) {
                         double seconds = 0;
                         for (int i = 0; i < runs; ++i) {
-                          Timed timed = run(strategy, replicas, work);
+                          Timed timed = kept ? run_op_by_op(strategy, replicas, work) : run(strategy, replicas, work);
                           seconds += timed.seconds;
                           if (kept) kept->push_back(std::move(timed));
                         }
@@ -90,6 +90,8 @@ std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const h
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const Contender& contender = contenders[i];
     trials_of.push_back({add(contender, Work::step, &steps[i])});
+    // A step that is recorded has no phases: those of one that is issued op by op stand for them.
+    if (contender.strategy->records()) trials_of.back().step = add(contender, Work::step, nullptr);
     if (contender.replicas->ranks() == 1) continue;
     trials_of.back().communication = add(contender, Work::communication, nullptr);
     const auto kind = std::pair(contender.replicas, contender.kind);

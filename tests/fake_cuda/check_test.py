@@ -29,7 +29,7 @@ class Check(unittest.TestCase):
         names = {"alone", "direct", "exact", "fused", "link", "peer", "shared", "small", "staged", "reduce_scatter",
                  "all_gather", "broadcast", "reduce", "all_to_all", "send_recv"}
         if "models: left out" not in done.stdout:
-            names |= {"model", "train_2"}
+            names |= {"model", "train_2", "graph_2"}
         self.assertEqual(set(files), names)
         self.assertTrue(all(report["run"]["complete"] for report in files.values()))
         self.assertIn("cudaMemcpyAsync from GPU 1 to GPU 0, recorded: works", capture)

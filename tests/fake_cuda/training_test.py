@@ -72,6 +72,42 @@ class Train(FakeCase):
         self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
         self.assertIn("cuda:1 is of compute capability 7", done.stderr)
 
+    def test_a_step_that_is_one_graph_gives_the_losses_of_its_ops_to_the_bit(self):
+        strategies = ["scratch", "distributed", "data_parallel", "sharded", "pipeline", "tensor"]
+        options = ["--model=lenet", "--device=cuda:0,cuda:0,1,2", f"--strategy={','.join(strategies)}",
+                   "--algorithm=ring", "--scaling=strong", "--batch=12", "--steps=4", "--momentum=0.9",
+                   "--iterations=2", "--warmup=0", "--data=synthetic"]
+        for peers, seed in (("all", 1), ("0-1", 2)):
+            with self.on_machine(PEERS=peers, SEED=seed):
+                eager, graph = self.results(*options), self.results(*options, "--launch=graph")
+            for one, other in zip(eager, graph, strict=True):
+                self.assertEqual((other["status"], other["point"]["launch"]), ("ok", "graph"), other["reason"])
+                self.assertEqual(other["losses"], one["losses"], other["point"])
+                self.assertEqual(other["checksums"], one["checksums"])
+                self.assertEqual(set(other["phases"]), set(one["phases"]))
+
+    def test_a_step_is_recorded_for_each_division_of_a_batch_and_launched_as_one(self):
+        options = ["--model=mlp", "--data=synthetic", "--device=cuda:0,1,2", "--strategy=distributed",
+                   "--algorithm=ring", "--scaling=strong", "--iterations=1", "--warmup=0"]
+        for batch in (4990, 4999):  # of 10000 images: the last batch is of 20, or of 2, which is one too few
+            epochs = [*options, f"--batch={batch}", "--epochs=2"]
+            (eager,), (graph,) = self.results(*epochs), self.results(*epochs, "--launch=graph")
+            self.assertEqual(len(graph["losses"]), 6)
+            self.assertEqual(graph["losses"], eager["losses"])
+        for call, words in (("cudaGraphLaunch:3", "launching a recorded graph"),
+                            ("cudaGraphInstantiate:1", "making a recorded graph executable")):
+            with self.on_machine(FAIL=f"{call}:999"):
+                report, said = self.fails(*options, "--batch=7", "--steps=6", "--launch=graph")
+            self.assertTrue(report["run"]["complete"])
+            self.assertIn(words, report["results"][0]["reason"])
+            self.assertIn(words, said)
+
+    def test_a_step_in_which_the_host_waits_cannot_be_recorded(self):
+        done = self.run_bench("--model=lenet", "--data=synthetic", "--device=cuda:0,1", "--accumulate=2",
+                              "--launch=graph")
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+        self.assertIn("--launch=graph: with --accumulate", done.stderr)
+
     def test_the_smallest_model_trains_too(self):
         rows = self.results("--model=mlp", "--device=cuda:0,1,2", "--data=synthetic", "--steps=3", "--batch=7",
                             "--iterations=1")
