@@ -22,7 +22,7 @@ def check(*options, **settings):
 class Check(unittest.TestCase):
     def test_runs_every_bench_and_leaves_a_complete_file_of_each(self):
         with tempfile.TemporaryDirectory() as folder:
-            done = check(f"--output={folder}", "--bytes=1K,64K", "--batch=2", GPUS=2)
+            done = check(f"--output={folder}", "--bytes=1K,64K", "--batch=2", "--models=lenet", GPUS=2)
             self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)
             files = {path.stem: json.loads(path.read_text()) for path in pathlib.Path(folder).glob("*.json")}
             capture = (pathlib.Path(folder) / "capture.txt").read_text()
