@@ -4,6 +4,8 @@
 // It keeps watch over the parts; its own options are Google Benchmark's (--help names them).
 #include <benchmark/benchmark.h>
 
+#include <array>
+#include <atomic>
 #include <charconv>
 #include <iostream>
 #include <map>
@@ -15,12 +17,16 @@
 #include "allreduce/engine.hpp"
 #include "allreduce/verify.hpp"
 #include "bench/yardstick.hpp"
+#include "harness/clock.hpp"
+#include "harness/device/cpu.hpp"
 #include "harness/device/device.hpp"
 #include "harness/device/reduce.hpp"
 
 namespace {
 
 using benchmark::State;
+
+constexpr int runs_at_once = 100;
 
 void build(State& state, const allreduce::Algorithm& algorithm) {
   const allreduce::Shape shape{static_cast<int>(state.range(0))};
@@ -63,6 +69,12 @@ struct Vectors {
   std::vector<std::byte*> data;
 };
 
+// Seconds of one of the runs of an iteration.
+void show_run(State& state) {
+  state.counters["all-reduce"] =
+      benchmark::Counter(runs_at_once, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
 // An all-reduce of one element a chunk: nothing but issuing its ops, handing them over and waking up.
 void launch(State& state, allreduce::Launch how) {
   const int ranks = static_cast<int>(state.range(0));
@@ -72,11 +84,59 @@ void launch(State& state, allreduce::Launch how) {
   const auto program = allreduce::prepare(
       schedule, {vectors.devices.get(), count, harness::Dtype::f32, harness::Op::sum, how, {{vectors.data}}});
   program->time(1);
-  constexpr int runs = 100;
-  for (auto _ : state) state.SetIterationTime(program->time(runs) * runs);
-  state.SetItemsProcessed(state.iterations() * runs * static_cast<std::int64_t>(schedule.ops.size()));
-  state.counters["all-reduce"] =
-      benchmark::Counter(runs, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  for (auto _ : state) state.SetIterationTime(program->time(runs_at_once) * runs_at_once);
+  state.SetItemsProcessed(state.iterations() * runs_at_once * static_cast<std::int64_t>(schedule.ops.size()));
+  show_run(state);
+}
+
+// An all-reduce of two ranks by the compiled program.
+void recorded(State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  Vectors vectors(2, bytes);
+  const auto program = allreduce::prepare(allreduce::ring({2}), {vectors.devices.get(),
+                                                                 bytes / sizeof(float),
+                                                                 harness::Dtype::f32,
+                                                                 harness::Op::sum,
+                                                                 allreduce::Launch::graph,
+                                                                 {{vectors.data}}});
+  for (auto _ : state) state.SetIterationTime(program->time(runs_at_once) * runs_at_once);
+  show_run(state);
+}
+
+// The least that could do the same: two threads with a flag each, in a bare loop. Each sums its half of both vectors
+// and writes it to both, says so, and waits for the other.
+void bare(State& state) {
+  struct alignas(64) Flag {
+    std::atomic<std::uint64_t> run{0};
+  };
+  const auto count = static_cast<std::size_t>(state.range(0)) / sizeof(float);
+  Vectors vectors(2, count * sizeof(float));
+  std::array<Flag, 2> flags;
+  std::array<std::unique_ptr<harness::Stream>, 2> streams;
+  for (int rank = 0; rank < 2; ++rank) streams[rank] = (*vectors.devices)[rank].make_stream();
+  std::array<double, 2> begins = {}, ends = {};
+  std::uint64_t before = 0;
+  for (auto _ : state) {
+    for (int rank = 0; rank < 2; ++rank) {
+      harness::run(*streams[rank], [&, rank, before] {
+        auto* first = reinterpret_cast<float*>(vectors.data[0]) + count / 2 * rank;
+        auto* second = reinterpret_cast<float*>(vectors.data[1]) + count / 2 * rank;
+        const std::size_t own = rank == 0 ? count / 2 : count - count / 2;
+        for (std::uint64_t run = before; run <= before + runs_at_once; ++run) {
+          if (run == before + 1) begins[rank] = harness::steady_seconds();  // both are there
+          for (std::size_t i = 0; i < own; ++i) first[i] = second[i] = first[i] + second[i];
+          flags[rank].run.store(run + 1, std::memory_order_release);
+          while (flags[1 - rank].run.load(std::memory_order_acquire) < run + 1) {
+          }
+        }
+        ends[rank] = harness::steady_seconds();
+      });
+    }
+    for (const auto& stream : streams) stream->sync();
+    before += runs_at_once + 1;
+    state.SetIterationTime(std::max(ends[0], ends[1]) - std::min(begins[0], begins[1]));
+  }
+  show_run(state);
 }
 
 void yardstick(State& state) {
@@ -105,6 +165,10 @@ void register_all() {
                                                              {"graph", allreduce::Launch::graph}};
   for (const auto& [name, how] : launches) {
     benchmark::RegisterBenchmark(("launch/" + name).c_str(), launch, how)->Arg(2)->Arg(4)->UseManualTime();
+  }
+  for (const auto& [name, function] :
+       {std::pair{"all-reduce/recorded", &recorded}, std::pair{"all-reduce/bare", &bare}}) {
+    benchmark::RegisterBenchmark(name, function)->RangeMultiplier(16)->Range(16, 16 << 20)->UseManualTime();
   }
   benchmark::RegisterBenchmark("yardstick", yardstick)
       ->ArgsProduct({{2, 4}, {4 << 10, 1 << 20, 16 << 20}})

@@ -15,6 +15,7 @@ namespace harness {
 namespace {
 
 constexpr int default_warmup = 3;
+constexpr int looks_at_a_length = 3;
 constexpr double shortest_sample_seconds = 100e-6;  // a few hundred times the clock's resolution and cost
 constexpr double longest_visit_seconds = 20e-3;
 constexpr int most_runs_per_sample = 1000;
@@ -35,12 +36,22 @@ struct State {
 
 void calibrate(State& state, const MeasureSettings& settings) {
   if (state.trial->prepare) state.trial->prepare();
-  double seconds = 0;
-  for (int run = 0; run < settings.warmup.value_or(default_warmup); ++run) seconds = state.trial->time(1);
   if (settings.warmup == 0) return;  // nothing is known of its length: one run a sample, one sample a visit
-  const double wanted = std::ceil(shortest_sample_seconds / std::max(seconds, 1e-9));
-  state.measured.runs_per_sample = static_cast<int>(std::clamp(wanted, 1.0, double{most_runs_per_sample}));
-  const double sample = std::max(seconds, 1e-9) * state.measured.runs_per_sample;
+  // The shortest of a few, since one that was interrupted looks like a long one.
+  const auto shortest = [&](int looks, int runs) {
+    double seconds = state.trial->time(runs);
+    for (int look = 1; look < looks; ++look) seconds = std::min(seconds, state.trial->time(runs));
+    return std::max(seconds, 1e-9);
+  };
+  int& runs = state.measured.runs_per_sample;
+  double seconds = shortest(settings.warmup.value_or(default_warmup), runs);
+  // A single run may be slower than one of many: caches are cold, and others have been asleep.
+  while (seconds * runs < shortest_sample_seconds && runs < most_runs_per_sample) {
+    const double wanted = std::ceil(shortest_sample_seconds / seconds);
+    runs = static_cast<int>(std::clamp(wanted, 2.0 * runs, double{most_runs_per_sample}));
+    seconds = shortest(looks_at_a_length, runs);
+  }
+  const double sample = seconds * runs;
   const double fitting = std::floor(std::min(longest_visit_seconds, settings.budget_seconds / least_visits) / sample);
   state.samples_per_visit = static_cast<int>(std::clamp(fitting, 1.0, double{most_samples_per_visit}));
 }

@@ -3,14 +3,16 @@
 // through, without streams or events in between. Workers meet over counters in shared memory, on cache lines of their
 // own.
 //
-// A short vector travels as messages: who sends writes into a mailbox of the receiver, the number of the run beside the
-// first bytes, so that one cache line brings both. There are two mailboxes a message, for odd and even runs. No word
-// goes back: a rank ends a run only with the contributions of all to that run, which they send after they have read
-// their mail of the run before; so when a mailbox is written again it has been read. That is true of all-reduce alone:
-// of other collectives some ranks' results may not depend on all ranks.
+// By most schedules one rank makes each part of the sum, and nobody else need touch that part. The vectors are then
+// read and written where they are, by the moves of `fuse`; a run ends when all moves of all ranks have. So are long
+// vectors by any schedule, and those of other collectives.
 //
-// A long vector, and any of another collective, is read and written where it is, by the moves of `fuse`; a run ends
-// when all moves of all ranks have.
+// By others (recursive doubling, one-shot) every rank makes the whole sum for itself, from vectors that their owners
+// write again at once. There a short vector travels as messages: who sends writes into a mailbox of the receiver, the
+// number of the run beside the first bytes, so that one cache line brings both. There are two mailboxes a message, for
+// odd and even runs. No word goes back: a rank ends a run only with the contributions of all to that run, which they
+// send after they have read their mail of the run before; so when a mailbox is written again it has been read. That is
+// true of all-reduce alone: of other collectives some ranks' results may not depend on all ranks.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -20,6 +22,7 @@
 #include "allreduce/engine.hpp"
 #include "allreduce/fuse.hpp"
 #include "allreduce/verify.hpp"
+#include "harness/clock.hpp"
 #include "harness/device/cpu.hpp"
 #include "harness/device/reduce.hpp"
 
@@ -30,8 +33,8 @@ namespace {
 using harness::Event;
 
 constexpr std::size_t line_bytes = 64;
-constexpr std::size_t longest_message_vector =
-    4096;                                  // bytes; above, the copy costs more than the second look at a line
+// Above, the copy into a mailbox costs more than to fetch lines where they are.
+constexpr std::size_t longest_message_vector = 64 << 10;  // bytes
 constexpr std::size_t block_bytes = 8192;  // of a move: what is summed up in the nearest cache before it is handed out
 
 using Counter = std::atomic<std::uint64_t>;
@@ -89,7 +92,7 @@ class Plan {
   virtual bool touches_peers() const = 0;
 };
 
-// Short vectors.
+// Short vectors whose sum every rank makes for itself.
 class Messages : public Plan {
  public:
   Messages(const Schedule& schedule, const Verdict& verdict, const Problem& problem, const Places& places)
@@ -217,13 +220,16 @@ class Messages : public Plan {
   std::vector<std::vector<std::vector<Step>>> steps_;  // of each set of vectors, of each rank
 };
 
-// Long vectors.
 class Moves : public Plan {
  public:
   Moves(const Schedule& schedule, const Verdict& verdict, const Problem& problem, const Places& places)
       : problem_(problem), patience_(*problem.devices), ended_(schedule.shape.ranks) {
-    const auto moves = fuse(schedule, verdict);
-    for (const auto& list : moves) counts_.push_back(list.size());
+    auto moves = fuse(schedule, verdict);
+    for (auto& list : moves) {
+      // Who has nothing to do says at least that it has come, so that nobody runs ahead of it.
+      if (list.empty()) list.emplace_back();
+      counts_.push_back(list.size());
+    }
     for (const Buffers& set : problem.buffers) {
       auto& lists = passes_.emplace_back(moves.size());
       for (std::size_t rank = 0; rank < moves.size(); ++rank) {
@@ -273,7 +279,7 @@ class Moves : public Plan {
   };
 
   void perform(const Pass& pass) const {
-    if (pass.from.size() == 1) {
+    if (pass.from.size() <= 1) {
       for (std::byte* to : pass.to) {
         if (to != pass.from[0]) std::memcpy(to, pass.from[0], pass.bytes);
       }
@@ -305,7 +311,7 @@ class CompiledProgram : public Program {
     const Verdict verdict = require_fitting(schedule, problem);
     const Places places(schedule, problem);
     const bool is_short = problem.count * harness::size_of(problem.dtype) <= longest_message_vector;
-    if (is_short && schedule.collective == Collective::allreduce) {
+    if (is_short && schedule.collective == Collective::allreduce && makes_sums_again(schedule, verdict)) {
       plan_ = std::make_unique<Messages>(schedule, verdict, problem_, places);
     } else {
       plan_ = std::make_unique<Moves>(schedule, verdict, problem_, places);
@@ -323,14 +329,23 @@ class CompiledProgram : public Program {
 
   std::vector<Event> enqueue(std::span<const Event> ready) override { return give(1, next_set_++, ready); }
 
+  // From when all workers have come, which may have to wake up first, to when the last one has ended.
   double time(int runs) override {
-    const Event begin = workers_[0]->record(harness::Timing::on);
-    for (std::size_t rank = 1; rank < workers_.size(); ++rank) workers_[rank]->wait(begin);
     next_set_ = runs;
-    for (const Event& event : give(runs, 0, {})) workers_[0]->wait(event);
-    const Event end = workers_[0]->record(harness::Timing::on);
+    meeting_ += workers_.size();
+    std::vector<double> begins(workers_.size()), ends(workers_.size());
+    for (Rank rank = 0; rank < static_cast<Rank>(workers_.size()); ++rank) {
+      harness::run(*workers_[rank], [&, rank, first_run = runs_] {
+        arrived_.fetch_add(1, std::memory_order_acq_rel);
+        patience_.wait(arrived_, meeting_, [&] { return "rank " + std::to_string(rank) + " for all to begin"; });
+        begins[rank] = harness::steady_seconds();
+        run(rank, runs, 0, first_run);
+        ends[rank] = harness::steady_seconds();
+      });
+    }
+    runs_ += runs;
     sync();
-    return problem_.devices->seconds_between(begin, end) / runs;
+    return (*std::ranges::max_element(ends) - *std::ranges::min_element(begins)) / runs;
   }
 
   void sync() override {
@@ -344,18 +359,30 @@ class CompiledProgram : public Program {
       for (Rank other = 0; other < static_cast<Rank>(ready.size()); ++other) {
         if (other == rank || plan_->touches_peers()) workers_[rank]->wait(ready[other]);
       }
-      harness::run(*workers_[rank], [this, rank, runs, first_set, first_run = runs_] {
-        for (int run = 0; run < runs; ++run) {
-          plan_->run(rank, first_run + run, (first_set + run) % problem_.buffers.size());
-        }
-      });
+      harness::run(*workers_[rank], [=, this, first_run = runs_] { run(rank, runs, first_set, first_run); });
       ended.push_back(workers_[rank]->record());
     }
     runs_ += runs;
     return ended;
   }
 
+  // Whether several ranks bring together what belongs to a piece.
+  static bool makes_sums_again(const Schedule& schedule, const Verdict& verdict) {
+    int pieces = 0;
+    for (const OpId id : verdict.completing) pieces += schedule.ops[id].to.count;
+    return pieces > schedule.chunks;
+  }
+
+  void run(Rank rank, int runs, std::size_t first_set, std::uint64_t first_run) {
+    for (int run = 0; run < runs; ++run) {
+      plan_->run(rank, first_run + run, (first_set + run) % problem_.buffers.size());
+    }
+  }
+
   const Problem problem_;
+  harness::Patience patience_{*problem_.devices};
+  alignas(line_bytes) Counter arrived_{0};  // workers, over all timings
+  std::uint64_t meeting_ = 0;               // how many have arrived when the next timing begins
   std::vector<harness::Buffer> scratch_;
   std::unique_ptr<Plan> plan_;
   std::vector<std::unique_ptr<harness::Stream>> workers_;  // before all else they end
