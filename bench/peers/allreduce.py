@@ -78,7 +78,8 @@ def peer(name, engine, command, ranks, size, samples):
     point = {"engine": engine, "device": f"cpu:{ranks}", "algorithm": None, "ranks": ranks, "bytes": size,
              "dtype": "f32", "op": "sum", "placement": "in_place", "launch": "eager"}  # fmt: skip
     shown = [os.path.basename(command[0]), *(os.path.basename(word) for word in command[1:])]
-    return Contender(name, turn, {"bench": "allreduce", "point": point, "command": [*shown, str(size)]})
+    row = {"bench": "allreduce", "point": point, "command": [*shown, str(size)]}
+    return Contender(name, turn, row, may_fail=True)
 
 
 def ours(options, algorithm, ranks, size, runs):
@@ -142,7 +143,10 @@ def main():
                 for size in options.bytes:
                     mine = [ours(options, algorithm, ranks, size, runs) for algorithm in options.algorithm.split(",")]
                     theirs = [peer(*one, ranks, size, options.samples) for one in commands]
-                    alternate(mine + theirs, options.rounds)
+                    whole = alternate(mine + theirs, options.rounds)
+                    theirs = [each for each in theirs if each in whole]
+                    if not theirs:
+                        raise Failed(f"no peer ran at {units.size(size)}")
                     rows += [row_of(each, "seconds", **bandwidths(size, each.seconds, ranks)) for each in mine + theirs]
                     first, best = (min(some, key=lambda each: each.seconds) for some in (mine, theirs))
                     lines.append([str(ranks), units.size(size), first.name, units.seconds(first.seconds), best.name,

@@ -30,6 +30,7 @@ class Contender:
     turn: Callable[[], list]  # runs some steps; the seconds of each
     result: dict = field(default_factory=dict)  # its row: bench, point, command
     rounds: list = field(default_factory=list)  # the samples of each round
+    may_fail: bool = False  # it is then left out, and the others go on
 
     @property
     def samples(self):
@@ -74,15 +75,23 @@ def ratio(first, second):
 
 
 def alternate(contenders, rounds, seed=1):
-    """Each contender once a round, in an order drawn anew."""
+    """Each contender once a round, in an order drawn anew. Gives those that took all their turns."""
     order = random.Random(seed)
+    contenders = list(contenders)
     for index in range(rounds):
         for contender in order.sample(contenders, len(contenders)):
             if sys.stderr.isatty():
                 print(f"\r\033[Kround {index + 1} of {rounds}: {contender.name}", end="", file=sys.stderr, flush=True)
-            contender.rounds.append(contender.turn())
+            try:
+                contender.rounds.append(contender.turn())
+            except Failed as error:
+                if not contender.may_fail:
+                    raise
+                contenders.remove(contender)
+                print(f"left out: {error}", file=sys.stderr)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
+    return contenders
 
 
 def count(text):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the comparisons with peers stand on. The peers themselves are not needed: a contender is whatever takes a
 turn."""
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -41,6 +43,24 @@ class Rounds(unittest.TestCase):
         for index in range(20):
             self.assertEqual(sorted(turns[3 * index : 3 * index + 3]), ["a", "b", "c"])
         self.assertGreater(len({tuple(turns[3 * index : 3 * index + 3]) for index in range(20)}), 1)
+
+    def test_who_fails_is_left_out_and_the_others_go_on(self):
+        turns = []
+
+        def fail_later():
+            turns.append(1)
+            if len(turns) == 2:
+                raise rounds.Failed("b: gone")
+            return [1.0]
+
+        sound = rounds.Contender("a", lambda: [1.0])
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            whole = rounds.alternate([sound, rounds.Contender("b", fail_later, may_fail=True)], 4)
+        self.assertEqual(([each.name for each in whole], len(sound.rounds), len(turns)), (["a"], 4, 2))
+        self.assertEqual(told.getvalue(), "left out: b: gone\n")
+        with self.assertRaises(rounds.Failed):
+            turns.clear()
+            rounds.alternate([sound, rounds.Contender("b", fail_later)], 4)
 
     def test_a_table_is_markdown_in_line(self):
         self.assertEqual(rounds.table(["a", "long"], [["wide one", "b"]]).splitlines(),
