@@ -17,7 +17,8 @@ class Parts(BenchCase):
                               "--benchmark_filter=/(4|4096)(/|$)|/(2|4)/")
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = json.loads(done.stdout)["benchmarks"]
-        self.assertEqual({row["name"].split("/")[0] for row in rows}, {"build", "prove", "reduce", "launch", "yardstick"})
+        self.assertEqual({row["name"].split("/")[0] for row in rows},
+                         {"build", "prove", "reduce", "launch", "all-reduce", "yardstick"})
         for row in rows:
             self.assertNotIn("error_message", row)
             self.assertGreater(row["real_time"], 0, row["name"])
