@@ -4,6 +4,7 @@ whole or not at all."""
 
 import argparse
 import os
+import signal
 import sys
 
 
@@ -38,3 +39,9 @@ def write(path, text, module, option="--output"):
         if os.path.exists(beside):
             os.unlink(beside)
         sys.exit(f"{module}: {option}={path}: {error.strerror}")
+
+
+def start(main):
+    """What a module does when it is the program."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # "| head" is no error
+    sys.exit(main(sys.argv[1:]))

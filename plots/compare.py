@@ -11,13 +11,12 @@ import json
 import math
 import os
 import re
-import signal
 import sys
 from dataclasses import dataclass
 from statistics import median
 
 from plots import difference, load, series, units
-from plots.command import Parser, share, write
+from plots.command import Parser, share, start, write
 from plots.load import rows
 
 TIMES = {"allreduce": "seconds", "collective": "seconds", "train": "step_seconds", "model": "step_seconds"}
@@ -328,5 +327,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # "| head" is no error
-    sys.exit(main(sys.argv[1:]))
+    start(main)

@@ -51,7 +51,7 @@ def works(runs, bench, metric, what):
 def allreduce(runs):
     def what(row):
         parts = [
-            row.text("algorithm") or row.text("engine"),
+            row.carrier,
             units.counted(row.ranks, "rank"),
             row.text("dtype"),
             row.text("op"),

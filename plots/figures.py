@@ -8,7 +8,7 @@ import sys
 from functools import partial
 
 from plots import fabrics, interpreter, load, published, races, series, style, timelines, units
-from plots.command import Parser
+from plots.command import Parser, start
 
 # Texts in an SVG stay text; "$" in a name is no formula; the same results give the same file.
 SETTINGS = {"svg.fonttype": "none", "text.parse_math": False, "svg.hashsalt": "ringmark", "axes.axisbelow": True}
@@ -247,4 +247,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    start(main)

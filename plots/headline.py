@@ -102,8 +102,7 @@ def prefix(row):
 
 def way(row):
     """The strategy and what carries its gradients: "distributed with ring"."""
-    carrier = row.text("algorithm") or row.text("engine")
-    return row.text("strategy", "?") + (f" with {carrier}" if carrier and row.ranks > 1 else "")
+    return row.text("strategy", "?") + (f" with {row.carrier}" if row.carrier and row.ranks > 1 else "")
 
 
 def compare(row, baseline, ways=1):
@@ -306,7 +305,7 @@ def fastest_by_size(contenders):
 
 
 def contender(row):
-    name = row.text("algorithm") or row.text("engine") or "?"
+    name = row.carrier or "?"
     return name + (" as a graph" if row.text("launch") == "graph" else "")
 
 

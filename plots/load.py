@@ -69,6 +69,14 @@ class Row:
     def ranks(self):
         return int(self.of_point("ranks") or 1)
 
+    @property
+    def carrier(self):
+        """What carries its collectives: the algorithm, or a library that has its own. A way of training that only
+        copies has none."""
+        engine = self.text("engine")
+        ours = self.bench == "train" and engine in ("streams", "simulated")
+        return self.text("algorithm") or ("" if ours else engine)
+
 
 class Unreadable(Exception):
     pass

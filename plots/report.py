@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from plots import answers, interpreter, load, summary
-from plots.command import Parser, write
+from plots.command import Parser, start, write
 from plots.page import Page, embedded, escape, section
 from plots.sections import SECTIONS
 
@@ -75,4 +75,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    start(main)

@@ -80,7 +80,7 @@ LEARNED = {"test_accuracy": "test accuracy", "test_loss": "test loss", "train_lo
 
 
 def look_of(row):
-    return row.text("algorithm") or row.text("engine") or row.text("strategy") or "?"
+    return row.carrier or row.text("strategy") or "?"
 
 
 def told_apart(some, leave=(), always=("algorithm",)):

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What result files say, as plain text: python3 -m plots.summary RESULT.json... Needs no package."""
 
-import signal
 import sys
 import textwrap
 
 from plots import headline, load
-from plots.command import Parser
+from plots.command import Parser, start
 
 
 def main(arguments):
@@ -30,5 +29,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # "| head" is no error
-    sys.exit(main(sys.argv[1:]))
+    start(main)

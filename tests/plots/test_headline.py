@@ -114,7 +114,7 @@ class TrainingSentence(unittest.TestCase):
 
         said = ways(0.06)
         self.assertIn("distributed with ring 1 MiB, 10%, 30 ms", said)
-        self.assertIn("pipeline with streams 2 MiB, 30%, 60 ms", said)
+        self.assertIn("pipeline 2 MiB, 30%, 60 ms", said)
         self.assertIn("the batch is what to share out, 2.00 times as fast", said)
         self.assertIn("the network is what to cut, 1.50 times as fast", ways(0.02))
         self.assertNotIn("in pieces", training(made_up.train(1, 0.05), made_up.train(2, 0.06)))
