@@ -323,7 +323,7 @@ class Bench {
           {vectors->buffers()},
           point["direction"] == "push" ? allreduce::Direction::push : allreduce::Direction::pull,
           point["fused"] == "on"};
-      if (const auto why = contenders_.refuses(point, problem)) {
+      if (const auto why = contenders_.refuses(contender.result, problem)) {
         session.give_up(contender.row, {harness::Status::refused, *why});
         continue;
       }

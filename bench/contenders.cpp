@@ -6,11 +6,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "allreduce/engines/direct.hpp"
-#include "allreduce/engines/gloo.hpp"
-#include "allreduce/engines/mpi.hpp"
 #include "allreduce/engines/nccl.hpp"
-#include "allreduce/engines/rank_program.hpp"
+#include "bench/engines.hpp"
 #include "bench/main.hpp"
 #include "harness/sweep.hpp"
 
@@ -21,35 +18,10 @@ namespace {
 using harness::Kind;
 using nlohmann::json;
 
-bool is_of_processes(const std::string& engine) {
-  return engine == "mpi" || engine == "mpi_native" || engine == "gloo";
-}
-
-std::optional<std::string> nccl_refuses(const allreduce::Problem& problem, const allreduce::NcclCall& call,
-                                        bool checked) {
-  if (const auto why = allreduce::nccl_refuses(problem, call)) return why;
+// NCCL multiplies an average by 1/n before it adds.
+bool rounds(const Call& call, const allreduce::Problem& problem) {
   const auto ranks = static_cast<unsigned>(problem.devices->size());
-  const bool rounds =
-      problem.op == harness::Op::avg && allreduce::reduces(call.collective) && !std::has_single_bit(ranks);
-  if (!rounds || !checked) return std::nullopt;
-  return "NCCL multiplies by 1/n before it adds, so an average over " + std::to_string(ranks) +
-         " ranks is rounded and has no exact answer; take --check=off";
-}
-
-std::optional<std::string> streams_refuse(const json& point, const harness::Devices& devices) {
-  if (point["fused"] != "on") return std::nullopt;
-  for (int reader = 0; reader < devices.size(); ++reader) {
-    for (int owner = 0; owner < devices.size(); ++owner) {
-      if (reader == owner || devices.route(reader, owner) != harness::Route::staged) continue;
-      return devices[reader].name() + " cannot read the memory of " + devices[owner].name() +
-             " directly, which --fused=on needs";
-    }
-  }
-  return std::nullopt;
-}
-
-allreduce::NcclCall nccl_call(const json& point, const Schedules& schedules) {
-  return {schedules.collective(), schedules.root(), point["nccl"]["algo"], point["nccl"]["register"]};
+  return problem.op == harness::Op::avg && allreduce::reduces(call.collective) && !std::has_single_bit(ranks);
 }
 
 }  // namespace
@@ -94,10 +66,6 @@ std::vector<harness::Option> contender_options() {
            .allowed = {"on", "off"}}};
 }
 
-bool takes_processes(const harness::Options& options) {
-  return std::ranges::any_of(options.names("engine"), is_of_processes);
-}
-
 Contenders::Contenders(const harness::Options& options, const Schedules& schedules, harness::World& world)
     : options_(options), schedules_(schedules), world_(world), engines_(options.names("engine")) {
   const auto alone = std::ranges::find_if_not(engines_, is_of_processes);
@@ -108,8 +76,7 @@ Contenders::Contenders(const harness::Options& options, const Schedules& schedul
                                  " started " + std::to_string(world.size()) + "; allowed: mpi, mpi_native, gloo");
   }
   for (const std::string& engine : engines_) {
-    const bool runs_schedules = engine == "streams" || engine == "mpi" || engine == "simulated";
-    if (!runs_schedules || !schedules.names().empty()) continue;
+    if (!runs_schedules(engine) || !schedules.names().empty()) continue;
     throw harness::bad_value("engine", engine,
                              "there are no schedules of " + options.text("collective") + "; allowed with it: nccl");
   }
@@ -192,24 +159,28 @@ std::vector<std::string> Contenders::command_for(const json& point) const {
   return command;
 }
 
-std::optional<std::string> Contenders::refuses(const json& point, const allreduce::Problem& problem) const {
-  const std::string& engine = point["engine"];
-  if (is_of_processes(engine)) {
-    if (const auto why = allreduce::rank_refuses(*problem.devices)) return why;
-    if (problem.launch == allreduce::Launch::graph) return "nothing is recorded by processes; take --launch=eager";
+Call Contenders::call_of(const harness::Result& row) const {
+  const json& point = row.point;
+  Call call{.engine = point["engine"],
+            .algorithm = algorithm_of(row),
+            .collective = schedules_.collective(),
+            .root = schedules_.root()};
+  for (const char* library : {"nccl", "gloo"}) {
+    if (point.contains(library)) call.algorithm = point[library]["algo"];
   }
-  if (engine == "mpi_native") {
-    return allreduce::mpi_native_refuses(problem, {schedules_.collective(), schedules_.root()});
+  call.registers = call.engine == "nccl" && point["nccl"]["register"].get<bool>();
+  return call;
+}
+
+std::optional<std::string> Contenders::refuses(const harness::Result& row, const allreduce::Problem& problem) const {
+  const Call call = call_of(row);
+  if (call.engine == "direct" && !schedules_.file().empty()) {
+    return "direct has kernels of its own, and runs no --schedule";
   }
-  if (engine == "gloo") return allreduce::gloo_refuses(problem, schedules_.collective());
-  if (engine == "nccl") {
-    return nccl_refuses(problem, nccl_call(point, schedules_), options_.on("check"));
-  }
-  if (engine == "direct") {
-    if (!schedules_.file().empty()) return "direct has kernels of its own, and runs no --schedule";
-    return allreduce::direct_refuses(problem, schedules_.collective(), point["algorithm"].get<std::string>());
-  }
-  return streams_refuse(point, *problem.devices);
+  if (const auto why = bench::refuses(call, problem)) return why;
+  if (call.engine != "nccl" || !rounds(call, problem) || !options_.on("check")) return std::nullopt;
+  return "NCCL multiplies by 1/n before it adds, so an average over " + std::to_string(problem.devices->size()) +
+         " ranks is rounded and has no exact answer; take --check=off";
 }
 
 harness::Buffer Contenders::allocate(harness::Device& device, std::size_t bytes) const {
@@ -220,20 +191,12 @@ harness::Buffer Contenders::allocate(harness::Device& device, std::size_t bytes)
 
 Prepared Contenders::prepare(const harness::Result& row, const allreduce::Shape& shape,
                              const allreduce::Problem& problem) const {
-  const std::string& engine = row.point["engine"];
-  if (engine == "nccl") {
-    const bool ring = row.point["nccl"]["algo"] == "ring";
-    return {allreduce::prepare_nccl(problem, nccl_call(row.point, schedules_)), ring};
-  }
-  if (engine == "mpi_native") {
-    return {allreduce::prepare_mpi_native(problem, {schedules_.collective(), schedules_.root()}, world_), false};
-  }
-  if (engine == "gloo") return {allreduce::prepare_gloo(problem, row.point["gloo"]["algo"], world_), false};
-  const std::string name = algorithm_of(row);
-  if (engine == "direct") return {allreduce::prepare_direct(problem, name), schedules_.busbw_is_link_speed(name)};
-  const allreduce::Schedule schedule = schedules_.build(name, shape);
-  return {engine == "mpi" ? allreduce::prepare_mpi(schedule, problem, world_) : allreduce::prepare(schedule, problem),
-          schedules_.busbw_is_link_speed(name)};
+  const Call call = call_of(row);
+  std::optional<allreduce::Schedule> schedule;
+  if (runs_schedules(call.engine)) schedule = schedules_.build(call.algorithm, shape);
+  bool busbw_is_link_speed = call.engine == "nccl" && call.algorithm == "ring";
+  if (schedule || call.engine == "direct") busbw_is_link_speed = schedules_.busbw_is_link_speed(call.algorithm);
+  return {bench::prepare(call, schedule, problem, world_), busbw_is_link_speed};
 }
 
 }  // namespace bench

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "allreduce/engine.hpp"
+#include "bench/engines.hpp"
 #include "bench/schedules.hpp"
 #include "harness/options.hpp"
 #include "harness/report.hpp"
@@ -18,9 +18,6 @@
 namespace bench {
 
 std::vector<harness::Option> contender_options();
-
-// Whether some engine that was asked for has a process for each rank.
-bool takes_processes(const harness::Options& options);
 
 struct Prepared {
   std::unique_ptr<allreduce::Program> program;
@@ -42,13 +39,15 @@ class Contenders {
   std::vector<std::string> command_for(const nlohmann::json& point) const;
 
   // Why it cannot run this.
-  std::optional<std::string> refuses(const nlohmann::json& point, const allreduce::Problem& problem) const;
+  std::optional<std::string> refuses(const harness::Result& row, const allreduce::Problem& problem) const;
   // Memory for a block's vectors, as its contenders want it.
   harness::Buffer allocate(harness::Device& device, std::size_t bytes) const;
   // What it does not refuse; where ranks are processes, in all of them together.
   Prepared prepare(const harness::Result& row, const allreduce::Shape& shape, const allreduce::Problem& problem) const;
 
  private:
+  Call call_of(const harness::Result& row) const;
+
   const harness::Options& options_;
   const Schedules& schedules_;
   harness::World& world_;

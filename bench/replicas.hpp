@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A replica of a model on every device of a point, each with the stream that it works on, or on each a piece of one
-// model. The bench drives all replicas in step from one thread; the devices do the work, later.
+// model. The bench drives all replicas in step from one thread; the devices do the work, later. Where each rank is a
+// process, the one replica of this process is here, and what is said of all ranks is gathered from the others.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 
 #include "harness/device/brake.hpp"
 #include "harness/device/device.hpp"
+#include "harness/world.hpp"
 #include "models/checkpoint.hpp"
 #include "models/dataset.hpp"
 #include "models/model.hpp"
@@ -62,33 +64,38 @@ models::BucketSizes bucket_sizes(std::size_t bytes);
 class Replicas {
  public:
   // settings.capacity is that of each replica, of a micro-batch where there are several; its threads are set here.
-  // Throws harness::Error for a network that cannot be cut for so many devices.
+  // A world of several processes has a rank, with one device, in each; then only whole replicas are there. Throws
+  // harness::Error for a network that cannot be cut for so many devices.
   Replicas(harness::Devices& devices, const std::string& model, models::ModelSettings settings,
-           const Conditions& conditions = {});
+           const Conditions& conditions = {}, harness::World* world = nullptr);
   // Waits for what was issued, which works in the models' memory: somebody may have thrown in the middle of a step.
   ~Replicas();
   Replicas(const Replicas&) = delete;
   Replicas& operator=(const Replicas&) = delete;
 
-  int ranks() const { return devices_.size(); }
+  // Of the whole job, and of this process. Streams and models are numbered among those that are here.
+  int ranks() const { return world_ ? world_->size() : here(); }
+  int here() const { return devices_.size(); }
+  int rank_of(int replica) const { return replica + (world_ ? world_->rank() : 0); }
+  harness::World* world() const { return world_; }  // null: all ranks are here
   harness::Devices& devices() const { return devices_; }
-  harness::Stream& stream(int rank) const { return *streams_[rank]; }
-  models::Model& model(int rank = 0) const { return *models_[rank]; }
-  std::size_t size() const { return model().size(); }  // elements of an arena of rank 0's
+  harness::Stream& stream(int replica) const { return *streams_[replica]; }
+  models::Model& model(int replica = 0) const { return *models_[replica]; }
+  std::size_t size() const { return model().size(); }  // elements of an arena of the first one here
 
   // Puts each rank's shard where its replica reads it, and returns when it is there.
   void load(const Batch& batch);
   // Only tells how many images each rank has, where a step brings them itself.
   void deal(const Batch& batch);
-  int images(int rank) const { return shards_[rank]; }
-  std::size_t images() const;  // over all ranks
+  int images(int rank) const { return shards_[rank]; }  // of all ranks
+  std::size_t images() const;                           // over all ranks
 
   bool accumulates() const { return conditions_.accumulate > 1; }
   // All micro-batches but the last one, forward and backward; what follows is on the last. Waits for the devices.
   void accumulate();
 
-  // Issues a rank's compute, which is slow where it should be.
-  void compute(int rank, const std::function<void()>& issue) const;
+  // Issues a replica's compute, which is slow where it should be.
+  void compute(int replica, const std::function<void()>& issue) const;
   // Issued for all ranks, on the loaded batch. Not of pieces that are stages.
   void forward();
   void forward(int layer);
@@ -97,56 +104,61 @@ class Replicas {
   void backward(const std::function<void(models::Slice)>& filled = {});
   models::Slice backward(int layer);
   void update(const models::Sgd& how);
-  // Of each rank, only this part.
-  void update(const models::Sgd& how, const std::function<models::Slice(int rank)>& part);
+  // Of each replica, only this part.
+  void update(const models::Sgd& how, const std::function<models::Slice(int replica)>& part);
 
-  // A timed mark on each rank's stream.
+  // A timed mark on each replica's stream.
   std::vector<harness::Event> mark() const;
   // Has every layer's pass watched until unwatch(), which gives them in their order.
   void watch() { passes_.emplace(); }
   std::vector<Pass> unwatch();
 
-  // Waits for all replicas.
+  // Waits for all replicas here.
   void sync() const;
+  // Waits until every process has come: what follows begins together.
+  void meet() const;
   // After a sync: seconds of work that nobody needs which the slow rank has done so far.
   double planted_seconds() const { return brake_ ? brake_->wasted_seconds() : 0; }
   // Seconds from the first device's beginning to the last one's end of what is issued.
   double time(const std::function<void()>& issue) const;
 
-  // After a sync: cross entropy of the last forward pass, summed over all ranks.
+  // These speak with the other processes. After a sync: cross entropy of the last forward pass, summed over all ranks.
   double loss() const;
   // Fraction of `test` that is classified right. Each replica takes its part; of pieces, rank 0's device makes a whole
   // network meanwhile, which takes all.
   double accuracy(const models::Dataset& test);
 
-  // What training changes, to be put back later; of momentum that is shared out, all shares; of a network in pieces,
-  // each. `restore` gives all ranks the same, and throws as models::restore does.
-  std::vector<float> state(int rank = 0) const;
+  // What training changes here, to be put back later; of momentum that is shared out, each replica's share; of a
+  // network in pieces, each. `restore` gives all replicas the same, and throws as models::restore does.
+  std::vector<float> state(int replica = 0) const;
   void restore(const std::vector<float>& state) const;
-  // Of rank 0's replica, or of the network that the pieces make.
+  // Of rank 0's replica, or of the network that the pieces make. Both speak with the other processes.
   models::Checkpoint checkpoint(std::map<std::string, std::string> metadata = {}) const;
   void restore(const models::Checkpoint& checkpoint) const;
 
   // A hash of each rank's parameters; throws harness::Error naming the first tensor that two ranks have whole, but
-  // differently.
+  // differently. Speaks with the other processes.
   std::vector<std::string> checksums() const;
 
  private:
   bool in_pieces() const { return conditions_.piece != Piece::replica; }
-  // Issues a layer's pass for all ranks.
+  // Issues a layer's pass for all replicas.
   void pass(int layer, bool is_backward, const std::function<void()>& issue);
   // Each of the networks takes its part of `test`.
   double fraction_right(std::span<models::Model* const> networks, const models::Dataset& test) const;
-  std::vector<float> parameters(int rank) const;
-  // A rank's state by name, momentum that is shared out as it was put together there.
-  std::vector<models::StateTensor> tensors(int rank, std::vector<float>& momentum) const;
+  bool shares_momentum() const { return conditions_.shares_momentum && ranks() > 1; }
+  std::vector<double> losses() const;  // of the last forward pass, each replica's
+  std::vector<float> parameters(int replica) const;
+  // A replica's state by name, momentum that is shared out as it was put together there.
+  std::vector<models::StateTensor> tensors(int replica, std::vector<float>& momentum) const;
   // Momentum that is shared out, put together; else nothing.
   std::vector<float> gather_momentum() const;
-  void scatter_momentum(const float* whole, int rank) const;
+  void scatter_momentum(const std::vector<float>& whole, int replica) const;
   // Puts a micro-batch in place; its number.
   void take(int part);
 
   harness::Devices& devices_;
+  harness::World* const world_;  // null: all ranks are here
   std::vector<std::unique_ptr<harness::Stream>> streams_;
   const std::string name_;
   const models::ModelSettings whole_;  // of a network that only evaluates
@@ -158,7 +170,7 @@ class Replicas {
   // Where there are several micro-batches, a rank's shard and the gradients of the earlier ones.
   std::vector<harness::Buffer> inbox_images_, inbox_labels_, earlier_gradients_;
   bool last_part_ = true;
-  double earlier_loss_ = 0;
+  std::vector<std::vector<double>> earlier_losses_;
   std::size_t capacity_;
   std::optional<std::vector<Pass>> passes_;  // while they are watched
 };

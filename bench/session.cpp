@@ -56,6 +56,8 @@ std::optional<Failure> attempt(const std::function<void()>& body) {
     return Failure{harness::Status::skipped, "the host has no memory for this point"};
   } catch (const harness::TimedOut& error) {
     return Failure{harness::Status::timed_out, error.what()};
+  } catch (const harness::Refused& error) {
+    return Failure{harness::Status::refused, error.what()};
   } catch (const harness::Error& error) {
     return Failure{harness::Status::failed, error.what()};
   }

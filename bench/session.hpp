@@ -33,8 +33,8 @@ struct Failure {
   std::string reason = {};
 };
 
-// Does it. Too little memory is skipped, any other harness::Error failed. A UsageError goes on to the caller, and so
-// does a device that is lost.
+// Does it. Too little memory is skipped, what is refused is so, any other harness::Error failed. A UsageError goes on
+// to the caller, and so does a device that is lost.
 std::optional<Failure> attempt(const std::function<void()>& body);
 // In every process of the world, which do not speak with each other meanwhile; where one fails, all have its failure.
 std::optional<Failure> attempt_together(harness::World& world, const std::function<void()>& body);

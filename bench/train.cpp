@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 
+#include "bench/engines.hpp"
 #include "bench/main.hpp"
 #include "bench/session.hpp"
 #include "bench/training/fleet.hpp"
@@ -24,8 +25,9 @@ constexpr double share_of_measuring = 0.5;  // of a group's progress; the rest i
 
 class Bench {
  public:
-  explicit Bench(const harness::Options& options) : options_(options), sweep_(options), table_(sweep_.points()) {
-    if (options.given("trace")) trace_ = harness::writable("trace", options.text("trace"));
+  Bench(const harness::Options& options, harness::World& world)
+      : options_(options), world_(world), sweep_(options, world), table_(sweep_.points()) {
+    if (options.given("trace") && world.rank() == 0) trace_ = harness::writable("trace", options.text("trace"));
   }
 
   int run() {
@@ -33,8 +35,9 @@ class Bench {
       for (const json& point : sweep_.points()) std::cout << point.dump() << '\n';
       return 0;
     }
-    bench::Session session(options_, "bench_train", "points", sweep_.groups().size(),
-                           [this](const harness::Result& result) { table_.print(result); });
+    bench::Session session(
+        options_, "bench_train", "points", sweep_.groups().size(),
+        [this](const harness::Result& result) { table_.print(result); }, world_);
     const bool weak = sweep_.scaling() == "weak";
     if (options_.text("data") != "synthetic") load_data();
     std::cout << "# " << sweep_.scaling() << " scaling: a batch of " << options_.integer("batch")
@@ -80,6 +83,13 @@ class Bench {
     test_ = models::make_synthetic(test_images, 2, model.input, model.classes);
   }
 
+  // Where there are several processes, what fails in one ends the job: the others are in the middle of it.
+  std::optional<bench::Failure> attempt(const std::function<void()>& body) const {
+    if (world_.size() == 1) return bench::attempt(body);
+    body();
+    return std::nullopt;
+  }
+
   // The blocks of a group are measured together as far as there is memory for their replicas at once.
   void run_group(Members& members, bench::Session& session) {
     for (Member& member : members) {
@@ -96,18 +106,18 @@ class Bench {
     std::vector<Member*> together;
     for (Member& member : members) {
       if (member.rows.empty()) continue;
-      auto course = sweep_.course_settings(member.devices->size());
+      auto course = sweep_.course_settings(sweep_.ranks_on(*member.devices));
       course.train = &train_;
       if (options_.on("eval")) course.test = &test_;
       const auto make = [&] {
-        member.fleet = std::make_unique<bench::Fleet>(sweep_, *member.devices, course, member.rows, session);
+        member.fleet = std::make_unique<bench::Fleet>(sweep_, *member.devices, course, member.rows, session, world_);
       };
-      auto failure = bench::attempt(make);
+      auto failure = attempt(make);
       if (failure && failure->status == harness::Status::skipped && !together.empty()) {
         run_together(together, session);
         for (Member* done : together) done->fleet.reset();
         together.clear();
-        failure = bench::attempt(make);
+        failure = attempt(make);
       }
       if (failure) {
         for (const std::size_t row : member.rows) session.give_up(row, *failure);
@@ -131,7 +141,7 @@ class Bench {
       const std::vector<float> initial = member->fleet->replicas().state();
       for (const bench::Way& way : member->fleet->ways()) {
         member->fleet->replicas().restore(initial);
-        const auto failure = bench::attempt([&] {
+        const auto failure = attempt([&] {
           train(way, *member->fleet, sweep_.steps_within(slowest), session, [&](double share, const std::string& what) {
             session.show(share_of_measuring + (1 - share_of_measuring) * (trained + share) / ways, what);
           });
@@ -210,7 +220,7 @@ class Bench {
       };
     }
     result.extra["losses"] = course.run(*way.strategy, replicas, hooks);
-    bench::print_closing(result, replicas.devices());
+    bench::print_closing(result);
     if (!result.extra.contains("checksums")) result.extra["checksums"] = replicas.checksums();
     const bool compared = bench::strategy_of(result.point).piece != bench::Piece::stage;
     if (replicas.ranks() > 1 && compared) result.check = harness::Check::exact;  // replicas are equal, bit for bit
@@ -218,6 +228,7 @@ class Bench {
   }
 
   const harness::Options& options_;
+  harness::World& world_;
   bench::Sweep sweep_;
   bench::TrainingTable table_;
   std::filesystem::path trace_;      // empty: none is wanted
@@ -231,7 +242,11 @@ class Bench {
 int main(int argc, char** argv) {
   return bench::run_main(
       "bench_train", "Times training steps on one device and several, and what their all-reduce costs; then trains.",
-      bench::training_options(), argc, argv, [](const harness::Options& options) {
-        return options.text("engine") == "simulated" ? bench::run_forecast(options) : Bench(options).run();
+      bench::training_options(), argc, argv, bench::takes_processes,
+      [](const harness::Options& options, harness::World& world) {
+        if (world.size() == 1 && options.names("engine") == std::vector<std::string>{"simulated"}) {
+          return bench::run_forecast(options);
+        }
+        return Bench(options, world).run();
       });
 }

@@ -29,6 +29,12 @@ class UsageError : public Error {
   }
 };
 
+// What was asked for cannot be done there; it was not begun.
+class Refused : public Error {
+ public:
+  using Error::Error;
+};
+
 // There is not so much memory: a smaller point may well run.
 class OutOfMemory : public Error {
  public:

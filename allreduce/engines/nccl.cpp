@@ -4,6 +4,9 @@
 #include <nccl.h>
 
 #include <cstdlib>
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "allreduce/engines/lanes.hpp"
@@ -63,8 +66,18 @@ class Setting {
   std::optional<std::string> before_;
 };
 
+// Of the GPUs of a point; programs that are there at the same time share them, since each takes memory and seconds to
+// make, and NCCL lets one have one collective at a time run: in the order in which they were issued.
 class Communicators {
  public:
+  static std::shared_ptr<Communicators> of(const std::vector<int>& gpus, const std::string& algorithm) {
+    static std::map<std::pair<std::vector<int>, std::string>, std::weak_ptr<Communicators>> known;
+    auto& kept = known[{gpus, algorithm}];
+    auto found = kept.lock();
+    if (!found) kept = found = std::make_shared<Communicators>(gpus, algorithm);
+    return found;
+  }
+
   Communicators(const std::vector<int>& gpus, const std::string& algorithm) : each_(gpus.size()) {
     std::optional<Setting> setting;
     if (algorithm != "auto") setting.emplace("NCCL_ALGO", algorithm);
@@ -116,12 +129,14 @@ class Registrations {
 class NcclProgram : public LaneProgram {
  public:
   NcclProgram(const Problem& problem, const NcclCall& call)
-      : LaneProgram(problem), call_(call), communicators_(gpus_of(*problem.devices), call.algorithm) {
+      : LaneProgram(problem),
+        call_(call),
+        communicators_(Communicators::of(gpus_of(*problem.devices), call.algorithm)) {
     const std::size_t bytes = problem.count * harness::size_of(problem.dtype);
     for (const Buffers& buffers : problem.buffers) {
       for (Rank rank = 0; rank < ranks() && call.registers; ++rank) {
-        registrations_.add(communicators_[rank], buffers.data[rank], bytes);
-        if (!buffers.input.empty()) registrations_.add(communicators_[rank], buffers.input[rank], bytes);
+        registrations_.add((*communicators_)[rank], buffers.data[rank], bytes);
+        if (!buffers.input.empty()) registrations_.add((*communicators_)[rank], buffers.input[rank], bytes);
       }
     }
     record();
@@ -132,7 +147,7 @@ class NcclProgram : public LaneProgram {
     LaneProgram::sync();
     for (Rank rank = 0; rank < ranks(); ++rank) {
       ncclResult_t status = ncclSuccess;
-      check_nccl(ncclCommGetAsyncError(communicators_[rank], &status), "asking rank " + std::to_string(rank));
+      check_nccl(ncclCommGetAsyncError((*communicators_)[rank], &status), "asking rank " + std::to_string(rank));
       check_nccl(status, std::string(name(call_.collective)) + " on rank " + std::to_string(rank));
     }
   }
@@ -147,7 +162,7 @@ class NcclProgram : public LaneProgram {
     const std::size_t offset = slice * rank * harness::size_of(problem().dtype);
     const ncclDataType_t type = type_of(problem().dtype);
     const ncclRedOp_t op = op_of(problem().op);
-    const ncclComm_t communicator = communicators_[rank];
+    const ncclComm_t communicator = (*communicators_)[rank];
     const cudaStream_t stream = harness::native_stream(lane(rank));
     switch (call_.collective) {
       case Collective::allreduce: return ncclAllReduce(given, data, count, type, op, communicator, stream);
@@ -178,9 +193,9 @@ class NcclProgram : public LaneProgram {
   ncclResult_t exchange(End<const std::byte> sent, End<std::byte> received, std::size_t count, Rank rank) {
     const ncclDataType_t type = type_of(problem().dtype);
     const cudaStream_t stream = harness::native_stream(lane(rank));
-    const ncclResult_t status = ncclSend(sent.vector, count, type, sent.peer, communicators_[rank], stream);
+    const ncclResult_t status = ncclSend(sent.vector, count, type, sent.peer, (*communicators_)[rank], stream);
     if (status != ncclSuccess) return status;
-    return ncclRecv(received.vector, count, type, received.peer, communicators_[rank], stream);
+    return ncclRecv(received.vector, count, type, received.peer, (*communicators_)[rank], stream);
   }
 
   void issue(const Buffers& buffers) override {
@@ -195,7 +210,7 @@ class NcclProgram : public LaneProgram {
   }
 
   const NcclCall call_;
-  Communicators communicators_;
+  const std::shared_ptr<Communicators> communicators_;
   Registrations registrations_;
 };
 

@@ -10,13 +10,15 @@ namespace bench {
 
 using nlohmann::json;
 
-Checkpoints::Checkpoints(const harness::Options& options, const std::string& model, std::size_t global_batch)
-    : training_({{"model", model},
+Checkpoints::Checkpoints(const harness::Options& options, const std::string& model, std::size_t global_batch,
+                         bool writes)
+    : saves_(options.given("save")),
+      training_({{"model", model},
                  {"data", options.text("data")},
                  {"seed", std::to_string(options.integer("seed"))},
                  {"order", options.text("order")},
                  {"batch", std::to_string(global_batch)}}) {
-  if (options.given("save")) path_ = harness::writable("save", options.text("save"));
+  if (saves_ && writes) path_ = harness::writable("save", options.text("save"));
   if (!options.given("resume")) return;
   resumed_ = options.text("resume");
   try {
@@ -61,7 +63,8 @@ void Checkpoints::save(const Replicas& replicas, const std::vector<double>& loss
                    {"epoch", std::to_string(losses.size() / batches)},
                    {"step_of_epoch", std::to_string(losses.size() % batches)},
                    {"losses", json(losses).dump()}});
-  models::save(replicas.checkpoint(std::move(metadata)), path_);
+  const models::Checkpoint checkpoint = replicas.checkpoint(std::move(metadata));
+  if (!path_.empty()) models::save(checkpoint, path_);
 }
 
 }  // namespace bench

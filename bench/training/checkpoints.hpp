@@ -20,25 +20,27 @@ class Checkpoints {
  public:
   // Whoever uses neither option.
   Checkpoints() = default;
-  // For the one point that the options make, with this model and global batch. Throws harness::UsageError when the file
-  // to save cannot be written, and when the one to resume cannot be read or is of another training.
-  Checkpoints(const harness::Options& options, const std::string& model, std::size_t global_batch);
+  // For the one point that the options make, with this model and global batch; `writes` is whether this process does,
+  // of several. Throws harness::UsageError when the file to save cannot be written, and when the one to resume cannot
+  // be read or is of another training.
+  Checkpoints(const harness::Options& options, const std::string& model, std::size_t global_batch, bool writes);
 
-  bool saves() const { return !path_.empty(); }
+  bool saves() const { return saves_; }
   // Of the steps that were taken before this run.
   const std::vector<double>& losses() const { return losses_; }
 
   // Gives all replicas what the file to resume holds, if there is one. Throws harness::UsageError when that does not
   // fit or lies behind the last of `steps`.
   void restore(const Replicas& replicas, std::size_t steps) const;
-  // Replaces the file as a whole; the replicas are in the state that the next step starts from. `losses` are of all
-  // steps so far, `batches` is the number of steps in an epoch.
+  // Replaces the file as a whole, from every process together; the replicas are in the state that the next step starts
+  // from. `losses` are of all steps so far, `batches` is the number of steps in an epoch.
   void save(const Replicas& replicas, const std::vector<double>& losses, std::size_t batches) const;
 
  private:
   harness::UsageError refusal(const std::string& why) const;
 
-  std::filesystem::path path_;
+  bool saves_ = false;
+  std::filesystem::path path_;                   // empty where another process writes it
   std::map<std::string, std::string> training_;  // what has to be the same
   std::string resumed_;                          // as typed
   models::Checkpoint checkpoint_;

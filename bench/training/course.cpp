@@ -39,6 +39,10 @@ std::vector<double> Course::run(Strategy& strategy, Replicas& replicas, const Co
     if (hooks.keep) hooks.keep(losses);
     kept = harness::steady_seconds();
   };
+  const auto is_due = [&] {  // for all processes alike
+    const double since = harness::steady_seconds() - kept;
+    return (replicas.world() ? replicas.world()->max(since) : since) > seconds_between_checkpoints;
+  };
   const auto end_epoch = [&] {
     const std::size_t done = (losses.size() - 1) / batches();  // epochs before this one
     const auto first = losses.begin() + static_cast<std::ptrdiff_t>(done * batches());
@@ -60,7 +64,7 @@ std::vector<double> Course::run(Strategy& strategy, Replicas& replicas, const Co
     losses.push_back(strategy.loss() / static_cast<double>(now.images.size()));
     if (losses.size() % batches() == 0 || losses.size() == steps_) {
       end_epoch();
-    } else if (hooks.keep && harness::steady_seconds() > kept + seconds_between_checkpoints) {
+    } else if (hooks.keep && is_due()) {
       strategy.settle();
       keep();
     }

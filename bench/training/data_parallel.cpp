@@ -74,7 +74,7 @@ class DataParallel : public Strategy {
   }
 
   double loss() const override { return outcome_->loss; }
-  std::size_t bytes_moved() const override {
+  std::optional<std::size_t> bytes_moved() const override {
     const std::size_t peers = replicas_.ranks() - 1;
     const std::size_t away = replicas_.images() - replicas_.images(root);  // images of other ranks
     return peers * (2 * replicas_.size() * sizeof(float) + model(root).statistics().size_bytes()) +

@@ -32,7 +32,7 @@ class Distributed : public Strategy {
   }
   std::vector<models::Slice> reductions() const override { return buckets_.slices(); }
   std::vector<Reductions*> collectives() override { return {&buckets_}; }
-  std::size_t bytes_moved() const override { return buckets_.bytes_moved(); }
+  std::optional<std::size_t> bytes_moved() const override { return buckets_.bytes_moved(); }
 
  private:
   Reductions buckets_;

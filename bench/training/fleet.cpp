@@ -42,23 +42,28 @@ Conditions conditions_of(const Sweep& sweep, const json& point, std::span<const 
 }  // namespace
 
 Fleet::Fleet(const Sweep& sweep, harness::Devices& devices, const CourseSettings& course,
-             std::span<const std::size_t> rows, Session& session)
+             std::span<const std::size_t> rows, Session& session, harness::World& world)
     : devices_(devices),
       course_(course),
       before_(allocated()),
       stages_(stages_of(sweep, first_point(rows, session), devices)),
       replicas_(devices, first_point(rows, session)["model"],
-                sweep.model_settings(first_point(rows, session), devices.size()),
-                conditions_of(sweep, first_point(rows, session), stages_, devices.size())),
+                sweep.model_settings(first_point(rows, session), sweep.ranks_on(devices)),
+                conditions_of(sweep, first_point(rows, session), stages_, sweep.ranks_on(devices)), &world),
       replica_bytes_(allocated(before_)) {
-  sweep.checkpoints().restore(replicas_, Course(devices.size(), course).steps());
+  const int ranks = replicas_.ranks();
+  sweep.checkpoints().restore(replicas_, Course(ranks, course).steps());
   for (const std::size_t row : rows) {
-    if (sweep.finds_buckets()) find_bucket(sweep, row, session);
-    const json& point = session.results()[row].point;
-    const auto held = allocated();
-    ways_.push_back({row, strategy_of(point).make(replicas_, sweep.strategy_settings(point, devices.size()))});
-    record_memory(ways_.back(), allocated(held), session);
-    if (stages_.size() > 1) record_stages(row, session);
+    try {
+      if (sweep.finds_buckets()) find_bucket(sweep, row, session);
+      const json& point = session.results()[row].point;
+      const auto held = allocated();
+      ways_.push_back({row, strategy_of(point).make(replicas_, sweep.strategy_settings(point, ranks))});
+      record_memory(ways_.back(), allocated(held), session);
+      if (stages_.size() > 1) record_stages(row, session);
+    } catch (const harness::Refused& error) {
+      session.give_up(row, {harness::Status::refused, error.what()});
+    }
   }
 }
 
@@ -89,21 +94,26 @@ std::vector<std::size_t> Fleet::allocated(std::span<const std::size_t> before) c
 void Fleet::record_memory(const Way& way, std::span<const std::size_t> scratch, Session& session) const {
   harness::Result result = session.results()[way.row];
   json memory = json::array();
-  std::size_t most = 0;
-  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+  for (int rank = 0; rank < replicas_.here(); ++rank) {
     const std::size_t bytes = replica_bytes_[rank] + scratch[rank];
     const std::size_t arena = replicas_.model(rank).size() * sizeof(float);
     const std::size_t optimizer = replicas_.model(rank).momentum().size_bytes();
     memory.push_back({{"device", devices_[rank].name()},
-                      {"rank", rank},
+                      {"rank", replicas_.rank_of(rank)},
                       {"bytes", bytes},
                       {"parameters", arena},
                       {"gradients", arena},
                       {"activations", replica_bytes_[rank] - 2 * arena - optimizer},
                       {"optimizer", optimizer},
                       {"scratch", scratch[rank]}});
-    most = std::max(most, bytes);
   }
+  if (harness::World* world = replicas_.world()) {
+    const auto texts = world->gather(memory.at(0).dump());
+    memory.clear();
+    for (const std::string& text : texts) memory.push_back(json::parse(text));
+  }
+  std::size_t most = 0;
+  for (const json& each : memory) most = std::max(most, each["bytes"].get<std::size_t>());
   result.extra["memory"] = memory;
   result.metrics["memory_bytes"] = most;
   session.update(way.row, std::move(result));

@@ -21,10 +21,11 @@ struct Way {
 
 class Fleet {
  public:
-  // A way for each of the rows, which were described by the sweep; their memory is recorded there, and with
-  // --find-bucket the sizes that were tried. Throws harness::OutOfMemory, and what the sweep's checkpoint refuses.
+  // A way for each of the rows, which were described by the sweep, except those that are refused here; their memory is
+  // recorded there, and with --find-bucket the sizes that were tried. Throws harness::OutOfMemory, and what the sweep's
+  // checkpoint refuses. Where ranks are processes, all make it together.
   Fleet(const Sweep& sweep, harness::Devices& devices, const CourseSettings& course, std::span<const std::size_t> rows,
-        Session& session);
+        Session& session, harness::World& world);
 
   Replicas& replicas() { return replicas_; }
   std::span<const Way> ways() const { return ways_; }

@@ -364,12 +364,7 @@ class Forecast {
 }  // namespace
 
 std::vector<harness::Option> forecast_options() {
-  return {{.name = "engine",
-           .kind = Kind::choice,
-           .default_text = "streams",
-           .help = "what reduces the gradients; simulated: a forecast for --topology from --profile",
-           .allowed = {"streams", "simulated"}},
-          {.name = "topology", .kind = Kind::names, .help = "machines of the forecast; allreduce/topologies/README.md"},
+  return {{.name = "topology", .kind = Kind::names, .help = "machines of the forecast; allreduce/topologies/README.md"},
           {.name = "without",
            .kind = Kind::names,
            .default_text = "none",

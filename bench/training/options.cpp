@@ -39,6 +39,12 @@ std::vector<harness::Option> training_options() {
        .default_text = "ring",
        .help = "which all-reduce, or reduce-scatter and all-gather of the strategy sharded; or all",
        .allowed = algorithms},
+      {.name = "engine",
+       .kind = Kind::names,
+       .default_text = "streams",
+       .help = "what runs those: our schedules on streams, or by processes over MPI; kernels that read their peers "
+               "(direct); NCCL; MPI's own collectives; Gloo's; or, simulated, a forecast for --topology from --profile",
+       .allowed = {"streams", "mpi", "direct", "nccl", "mpi_native", "gloo", "simulated"}},
       {.name = "launch",
        .kind = Kind::choice,
        .default_text = "eager",

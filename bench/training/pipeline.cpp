@@ -48,7 +48,7 @@ class Pipeline : public Strategy {
     }
     return sum;
   }
-  std::size_t bytes_moved() const override {
+  std::optional<std::size_t> bytes_moved() const override {
     std::size_t bytes = 0;
     for (int stage = 0; stage + 1 < stages(); ++stage) bytes += 2 * row_bytes(stage) * replicas_.images();
     return bytes;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "allreduce/algorithms.hpp"
+#include "bench/engines.hpp"
 #include "harness/device/cpu.hpp"
 #include "harness/device/narrow.hpp"
 
@@ -29,33 +30,42 @@ Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slic
                                                                  : std::string(allreduce::name(collective))),
       slices_(std::move(slices)),
       link_bytes_per_second_(settings.link_bytes_per_second) {
-  const auto* algorithm = allreduce::find_algorithm(settings.algorithm, collective);
-  if (!algorithm) throw harness::Error("there is no algorithm " + settings.algorithm);
   const bool gathers = collective == allreduce::Collective::all_gather;
   const harness::Dtype dtype = gathers ? harness::Dtype::f32 : settings.grad_dtype;
   if (replicas.ranks() == 1) return;
-  for (int rank = 0; rank < replicas.ranks() && link_bytes_per_second_ > 0; ++rank) {
+  for (int rank = 0; rank < replicas.here() && link_bytes_per_second_ > 0; ++rank) {
     links_.push_back(replicas.devices()[rank].make_stream());
   }
   const auto launch = records_steps(replicas, settings) ? allreduce::Launch::eager : settings.launch;
-  const allreduce::Schedule schedule = algorithm->build({replicas.ranks()});
+  const Call call{.engine = settings.engine, .algorithm = settings.algorithm, .collective = collective};
+  std::optional<allreduce::Schedule> schedule;
+  if (runs_schedules(settings.engine)) {
+    const auto* algorithm = allreduce::find_algorithm(settings.algorithm, collective);
+    if (!algorithm) throw harness::Error("there is no algorithm " + settings.algorithm);
+    schedule = algorithm->build({replicas.ranks()});
+  } else {
+    bytes_moved_.reset();
+  }
   const std::size_t element_bytes = harness::size_of(dtype);
   if (dtype != harness::Dtype::f32) {
-    for (int rank = 0; rank < replicas.ranks(); ++rank) {
+    for (int rank = 0; rank < replicas.here(); ++rank) {
       narrow_.push_back(replicas.devices()[rank].allocate(replicas.size() * element_bytes));
     }
   }
+  harness::World alone;
   for (const models::Slice& slice : slices_) {
     std::vector<std::byte*> vectors;
-    for (int rank = 0; rank < replicas.ranks(); ++rank) {
+    for (int rank = 0; rank < replicas.here(); ++rank) {
       const models::Model& model = replicas.model(rank);
       auto* arena = narrow_.empty() ? reinterpret_cast<std::byte*>(gathers ? model.parameters() : model.gradients())
                                     : narrow_[rank].data();
       vectors.push_back(arena + slice.offset * element_bytes);
     }
-    programs_.push_back(allreduce::prepare(
-        schedule, {&replicas.devices(), slice.count, dtype, harness::Op::sum, launch, {{std::move(vectors)}}}));
-    bytes_moved_ += bytes_crossing(schedule, slice.count, element_bytes);
+    const allreduce::Problem problem{&replicas.devices(), slice.count, dtype,
+                                     harness::Op::sum,    launch,      {{std::move(vectors)}}};
+    if (const auto why = refuses(call, problem)) throw harness::Refused(*why);
+    programs_.push_back(prepare(call, schedule, problem, replicas.world() ? *replicas.world() : alone));
+    if (schedule) *bytes_moved_ += bytes_crossing(*schedule, slice.count, element_bytes);
   }
 }
 
@@ -64,7 +74,9 @@ void Reductions::start(models::Slice filled) {
   while (done_.size() < programs_.size() && slices_[done_.size()].offset + slices_[done_.size()].count <= end) {
     if (!narrow_.empty()) narrow(done_.size());
     std::vector<harness::Event> ready;
-    for (int rank = 0; rank < replicas_.ranks(); ++rank) ready.push_back(replicas_.stream(rank).record());
+    for (int rank = 0; rank < replicas_.here(); ++rank) ready.push_back(replicas_.stream(rank).record());
+    // Processes speak of one thing at a time, all in the same order.
+    if (replicas_.world() && !done_.empty()) ready.push_back(done_.back()[0]);
     const std::size_t bytes =
         slices_[done_.size()].count * (narrow_.empty() ? sizeof(float) : sizeof(harness::Bfloat16));
     done_.push_back(pass_links(programs_[done_.size()]->enqueue(ready), bytes));
@@ -81,7 +93,7 @@ void Reductions::start(models::Slice filled) {
 std::vector<harness::Event> Reductions::pass_links(const std::vector<harness::Event>& done, std::size_t bytes) const {
   if (links_.empty()) return done;
   std::vector<harness::Event> passed;
-  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+  for (int rank = 0; rank < replicas_.here(); ++rank) {
     links_[rank]->wait(done[rank]);
     harness::run(*links_[rank], [seconds = static_cast<double>(bytes) / link_bytes_per_second_] {
       std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -94,7 +106,7 @@ std::vector<harness::Event> Reductions::pass_links(const std::vector<harness::Ev
 void Reductions::finish() {
   start({0, replicas_.size()});
   for (std::size_t i = 0; i < done_.size(); ++i) {
-    for (int rank = 0; rank < replicas_.ranks(); ++rank) replicas_.stream(rank).wait(done_[i][rank]);
+    for (int rank = 0; rank < replicas_.here(); ++rank) replicas_.stream(rank).wait(done_[i][rank]);
     if (!narrow_.empty()) widen(i);
   }
   done_.clear();
@@ -102,14 +114,14 @@ void Reductions::finish() {
 
 void Reductions::narrow(std::size_t index) const {
   const auto [offset, count] = slices_[index];
-  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+  for (int rank = 0; rank < replicas_.here(); ++rank) {
     harness::narrow(replicas_.stream(rank), replicas_.model(rank).gradients() + offset, narrowed(rank) + offset, count);
   }
 }
 
 void Reductions::widen(std::size_t index) const {
   const auto [offset, count] = slices_[index];
-  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+  for (int rank = 0; rank < replicas_.here(); ++rank) {
     harness::widen(replicas_.stream(rank), narrowed(rank) + offset, replicas_.model(rank).gradients() + offset, count);
   }
 }
@@ -125,7 +137,7 @@ void Reductions::sync() const {
 }
 
 void Reductions::watch() {
-  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+  for (int rank = 0; rank < replicas_.here(); ++rank) {
     watchers_.push_back(replicas_.stream(rank).device().make_stream());
     watchers_[rank]->wait(replicas_.stream(rank).record());
     marks_.push_back({watchers_[rank]->record(harness::Timing::on)});

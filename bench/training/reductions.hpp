@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The all-reduces of a step over slices of the replicas' gradients, each prepared once and run by a schedule that the
-// algorithm of the point gives; or another collective in their place. On one device there are none to run.
+// The all-reduces of a step over slices of the replicas' gradients, each prepared once and run by the engine and the
+// algorithm of the point; or another collective in their place. On one device there are none to run.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "allreduce/engine.hpp"
@@ -11,8 +12,8 @@
 
 namespace bench {
 
-// One all-reduce as each rank saw it, in seconds since the watching began: from the moment that its gradients are there
-// and the all-reduce before it has ended, to its own end.
+// One all-reduce as each rank here saw it, in seconds since the watching began: from the moment that its gradients are
+// there and the all-reduce before it has ended, to its own end.
 struct Watched {
   std::string collective;
   models::Slice slice;
@@ -22,7 +23,7 @@ struct Watched {
 class Reductions {
  public:
   // The slices are in the order in which backward fills them. An all_gather is of the parameters instead. Throws
-  // harness::Error for an algorithm that is not there.
+  // harness::Refused for what the engine cannot do. Where ranks are processes, all make it together.
   Reductions(const Replicas& replicas, std::vector<models::Slice> slices, const StrategySettings& settings,
              allreduce::Collective collective = allreduce::Collective::allreduce);
 
@@ -38,7 +39,7 @@ class Reductions {
   std::vector<Watched> unwatch();
 
   const std::vector<models::Slice>& slices() const { return slices_; }
-  std::size_t bytes_moved() const { return bytes_moved_; }
+  std::optional<std::size_t> bytes_moved() const { return bytes_moved_; }
 
  private:
   // Has the ranks wait, after the reduction of so many bytes, as long as a slow link would take; gives when.
@@ -54,7 +55,7 @@ class Reductions {
   std::vector<std::unique_ptr<allreduce::Program>> programs_;  // one a slice
   std::vector<harness::Buffer> narrow_;                        // one a rank, where bf16 is sent
   std::vector<std::vector<harness::Event>> done_;              // of those that were started, one a rank
-  std::size_t bytes_moved_ = 0;
+  std::optional<std::size_t> bytes_moved_ = 0;                 // nothing where a library decides
   const double link_bytes_per_second_;
   std::vector<std::unique_ptr<harness::Stream>> links_;  // one a rank, where there is such a link
 

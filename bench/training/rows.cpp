@@ -27,7 +27,7 @@ void record_times(harness::Result& result, const StepTimes& times, const Strateg
                          {"waiting_seconds", times.waiting},
                          {"idle_seconds", times.idle},
                          {"planted_seconds", times.planted},
-                         {"bytes_moved", strategy.bytes_moved()},
+                         {"bytes_moved", strategy.bytes_moved() ? json(*strategy.bytes_moved()) : json(nullptr)},
                          {"parameters", replicas.model().whole_size()},
                          {"parameter_bytes", replicas.model().whole_size() * sizeof(float)}});
   json phases = json::object();
@@ -45,7 +45,7 @@ void record_times(harness::Result& result, const StepTimes& times, const Strateg
     }
     result.extra["root"] = 0;
     result.metrics["root_seconds"] = seconds;
-    result.metrics["root_bytes"] = strategy.bytes_moved();
+    result.metrics["root_bytes"] = strategy.bytes_moved().value();
   }
   json buckets = json::array();
   for (const models::Slice& slice : strategy.reductions()) {

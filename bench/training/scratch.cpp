@@ -27,7 +27,7 @@ class Scratch : public Strategy {
   }
   std::vector<models::Slice> reductions() const override { return parameters_.slices(); }
   std::vector<Reductions*> collectives() override { return {&parameters_}; }
-  std::size_t bytes_moved() const override { return parameters_.bytes_moved(); }
+  std::optional<std::size_t> bytes_moved() const override { return parameters_.bytes_moved(); }
 
  private:
   Reductions parameters_;

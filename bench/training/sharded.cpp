@@ -30,7 +30,7 @@ class Sharded : public Strategy {
     step.communicate("reduce_scatter", [&] { gradients_.finish(); });
     step.compute("update", [&] {
       for (const models::Slice& bucket : gradients_.slices()) {
-        replicas_.update(sgd(), [&](int rank) { return own(rank, bucket); });
+        replicas_.update(sgd(), [&](int replica) { return own(replica, bucket); });
       }
     });
     step.communicate("all_gather", [&] { parameters_.finish(); });
@@ -43,12 +43,15 @@ class Sharded : public Strategy {
   }
   std::vector<models::Slice> reductions() const override { return gradients_.slices(); }
   std::vector<Reductions*> collectives() override { return {&gradients_, &parameters_}; }
-  std::size_t bytes_moved() const override { return gradients_.bytes_moved() + parameters_.bytes_moved(); }
+  std::optional<std::size_t> bytes_moved() const override {
+    if (!gradients_.bytes_moved()) return std::nullopt;
+    return *gradients_.bytes_moved() + *parameters_.bytes_moved();
+  }
 
  private:
-  // The slice of a bucket that the collectives' schedules give a rank.
-  models::Slice own(int rank, const models::Slice& bucket) const {
-    const models::Slice part = models::slice_of({rank, replicas_.ranks()}, bucket.count);
+  // The slice of a bucket that the collectives' schedules give the rank of a replica.
+  models::Slice own(int replica, const models::Slice& bucket) const {
+    const models::Slice part = models::slice_of({replicas_.rank_of(replica), replicas_.ranks()}, bucket.count);
     return {bucket.offset + part.offset, part.count};
   }
 

@@ -26,7 +26,7 @@ void Step::add_to_all(const std::string& phase, bool computes, const std::functi
   issue();
   if (marks_ == Marks::off) return;
   auto end = replicas_.mark();
-  for (int rank = 0; rank < replicas_.ranks(); ++rank) {
+  for (int rank = 0; rank < replicas_.here(); ++rank) {
     marked_.push_back({{phase, computes, rank, phase}, last_[rank], end[rank]});
   }
   last_ = std::move(end);
@@ -77,7 +77,7 @@ std::vector<Phase> Step::phases() const {
   for (const Stretch& stretch : stretches()) {
     auto phase = std::find_if(phases.begin(), phases.end(), [&](auto& one) { return one.name == stretch.phase; });
     if (phase == phases.end()) {
-      phases.push_back({stretch.phase, stretch.computes, std::vector<double>(replicas_.ranks())});
+      phases.push_back({stretch.phase, stretch.computes, std::vector<double>(replicas_.here())});
       phase = phases.end() - 1;
     }
     phase->seconds[stretch.rank] += stretch.end - stretch.begin;

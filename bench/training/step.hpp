@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step of training while it is issued: its phases by name, each either computing or communicating, so that a step
 // can also be run with the communication left out, or as communication alone. Every phase is marked on every rank's
-// stream, or on the stream of the one rank that has it; no rank waits for another because of that.
+// stream, or on the stream of the one rank that has it; no rank waits for another because of that. Where ranks are
+// processes, it is this process's part of the step, and its one rank is number 0 here.
 #pragma once
 
 #include <functional>

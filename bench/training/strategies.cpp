@@ -48,7 +48,7 @@ bool records_steps(const Replicas& replicas, const StrategySettings& settings) {
 
 void Strategy::launch(Work work) {
   std::pair<Work, std::vector<int>> key{work, {}};
-  for (int rank = 0; rank < replicas_.ranks(); ++rank) key.second.push_back(replicas_.images(rank));
+  for (int rank = 0; rank < replicas_.here(); ++rank) key.second.push_back(replicas_.images(rank));
   const bool all_compute = std::find(key.second.begin(), key.second.end(), 0) == key.second.end();
   const auto known = records_->find(key);
   if (known == records_->end() || !all_compute) {
@@ -64,14 +64,15 @@ void Strategy::launch(Work work) {
 std::unique_ptr<harness::Recording> Strategy::record(Work work) {
   return replicas_.devices().record(replicas_.stream(0), [&] {
     const harness::Event fork = replicas_.stream(0).record();
-    for (int rank = 1; rank < replicas_.ranks(); ++rank) replicas_.stream(rank).wait(fork);
+    for (int rank = 1; rank < replicas_.here(); ++rank) replicas_.stream(rank).wait(fork);
     Step step(replicas_, work, Marks::off);
     issue(step);
-    for (int rank = 1; rank < replicas_.ranks(); ++rank) replicas_.stream(0).wait(replicas_.stream(rank).record());
+    for (int rank = 1; rank < replicas_.here(); ++rank) replicas_.stream(0).wait(replicas_.stream(rank).record());
   });
 }
 
 Timed run_op_by_op(Strategy& strategy, const Replicas& replicas, Work work) {
+  replicas.meet();
   const double planted = replicas.planted_seconds(), begin = harness::steady_seconds();
   Step step(replicas, work);
   strategy.issue(step);

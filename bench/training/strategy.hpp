@@ -26,7 +26,8 @@ struct StrategySettings {
   double lr = 0.1;
   double momentum = 0;
   double weight_decay = 0;
-  std::string algorithm = "ring";
+  std::string engine = "streams";  // that runs the collectives (bench/engines.hpp)...
+  std::string algorithm = "ring";  // ...with this algorithm
   // Of the collectives; on GPUs of the whole step, which is then one graph across all of them.
   allreduce::Launch launch = allreduce::Launch::eager;
   bool overlap = true;                              // a bucket is reduced as soon as backward has filled it
@@ -65,8 +66,8 @@ class Strategy {
   virtual std::vector<models::Slice> reductions() const { return {}; }
   // Those all-reduces and other collectives, to be watched; none where the strategy has no such thing.
   virtual std::vector<Reductions*> collectives() { return {}; }
-  // Bytes that cross from one device to another in a step.
-  virtual std::size_t bytes_moved() const = 0;
+  // Bytes that cross from one device to another in a step, where they are known: of a library's own ways they are not.
+  virtual std::optional<std::size_t> bytes_moved() const = 0;
   // Phases in which rank 0 works for all the others, where it does.
   virtual std::vector<std::string> root_phases() const { return {}; }
   // Brings all replicas to the state that the next step starts from, for an evaluation or a comparison.

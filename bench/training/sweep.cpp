@@ -6,6 +6,9 @@
 #include <map>
 
 #include "allreduce/algorithms.hpp"
+#include "allreduce/engines/nccl.hpp"
+#include "allreduce/engines/rank_program.hpp"
+#include "bench/engines.hpp"
 #include "bench/main.hpp"
 #include "bench/session.hpp"
 #include "bench/training/options.hpp"
@@ -29,9 +32,10 @@ double slow_link() {
 
 }  // namespace
 
-Sweep::Sweep(const harness::Options& options) : options_(options) {
+Sweep::Sweep(const harness::Options& options, harness::World& world) : options_(options), world_(world) {
+  require_engines();
   require_sense();
-  const auto devices = device_points(options, "cpu:2");
+  const auto devices = device_points(options, world.joined() ? "cpu:1" : "cpu:2");
   require_devices(devices);
   scaling_ = scaling_of(options, devices.size());
   for (const auto& model : options.names("model")) {
@@ -45,7 +49,28 @@ Sweep::Sweep(const harness::Options& options) : options_(options) {
     throw harness::bad_value(option, options.text(option),
                              "a checkpoint is of one point, and these are " + std::to_string(all.size()));
   }
-  checkpoints_ = {options, all[0]["model"], global_batch(ranks_of(options, devices[0]))};
+  checkpoints_ = {options, all[0]["model"], global_batch(ranks_of(devices[0])), world.rank() == 0};
+}
+
+int Sweep::ranks_of(const std::string& device) const {
+  return world_.size() > 1 ? world_.size() : bench::ranks_of(options_, device);
+}
+
+void Sweep::require_engines() const {
+  const auto& engines = options_.names("engine");
+  for (const std::string& engine : engines) {
+    if (engine == "simulated" && engines.size() > 1) {
+      throw harness::bad_value("engine", options_.text("engine"), "simulated goes alone");
+    }
+    if (world_.size() == 1 || is_of_processes(engine)) continue;
+    throw harness::bad_value(
+        "engine", engine,
+        "it runs in one process, and there are " + std::to_string(world_.size()) + "; allowed: mpi, mpi_native, gloo");
+  }
+  for (const auto& name : options_.names("strategy")) {
+    if (!carriers_of(find_strategy(name)).empty()) continue;
+    throw harness::bad_value("strategy", name, "only --engine=streams has it, in one process");
+  }
 }
 
 void Sweep::require_sense() const {
@@ -82,7 +107,7 @@ void Sweep::require_sense() const {
 
 void Sweep::require_devices(const std::vector<std::string>& devices) const {
   int most_ranks = 0;
-  for (const auto& point : devices) most_ranks = std::max(most_ranks, ranks_of(options_, point));
+  for (const auto& point : devices) most_ranks = std::max(most_ranks, ranks_of(point));
   if (conditions(most_ranks).slow_rank < 0 && options_.has("slow")) {
     throw harness::bad_value("slow", options_.text("slow"), "no point of --device has such a rank");
   }
@@ -102,16 +127,41 @@ void Sweep::require_devices(const std::vector<std::string>& devices) const {
   }
 }
 
+std::vector<json> Sweep::carriers_of(const StrategyRow& strategy) const {
+  std::vector<json> carriers;
+  const auto add = [&](const std::string& engine, const std::vector<json>& algorithms) {
+    for (const json& algorithm : algorithms) carriers.push_back({{"engine", engine}, {"algorithm", algorithm}});
+  };
+  for (const std::string& engine : options_.names("engine")) {
+    if (!strategy.reduces_gradients() && engine != "streams") continue;
+    if (runs_schedules(engine)) {
+      const auto algorithms = algorithms_of(options_, strategy);
+      add(engine, algorithms.empty() ? std::vector<json>{nullptr} : values(algorithms));
+    } else if (engine == "direct") {
+      add(engine, {"one_shot", "two_shot"});
+    } else {
+      add(engine, {nullptr});
+      if (engine == "gloo") carriers.back()["gloo"] = {{"algo", "ring"}};
+      if (engine == "nccl") {
+        carriers.back()["nccl"] = {{"algo", "auto"}, {"version", allreduce::nccl_version()}, {"register", false}};
+      }
+    }
+  }
+  return carriers;
+}
+
 std::vector<std::vector<json>> Sweep::fleets_of(const json& block) const {
-  const bool alone = ranks_of(options_, block["device"]) == 1;
-  const auto or_null = [](std::vector<json> values) { return values.empty() ? std::vector<json>{nullptr} : values; };
+  const bool alone = ranks_of(block["device"]) == 1;
   std::map<std::pair<Piece, bool>, std::vector<json>> fleets;
   for (const auto& name : options_.names("strategy")) {
     const StrategyRow& strategy = find_strategy(name);
-    auto algorithms = or_null(values(algorithms_of(options_, strategy)));
-    if (alone) algorithms.resize(1);
+    auto carriers = carriers_of(strategy);
+    if (alone) carriers.resize(1);
     const auto overlaps = strategy.buckets ? values(options_.names("overlap")) : std::vector<json>{nullptr};
-    for (json& point : harness::points({{"strategy", {name}}, {"algorithm", algorithms}, {"overlap", overlaps}})) {
+    for (json& point : harness::points({{"strategy", {name}}, {"carrier", carriers}, {"overlap", overlaps}})) {
+      const json carrier = point["carrier"];
+      point.erase("carrier");
+      point.update(carrier);
       point.update(block);
       if (strategy.piece == Piece::stage) point["microbatches"] = options_.integer("microbatches");
       fleets[{strategy.piece, shares_momentum(point)}].push_back(std::move(point));
@@ -133,6 +183,9 @@ std::vector<json> Sweep::points() const {
 }
 
 std::optional<std::string> Sweep::refuses(const harness::Devices& devices) const {
+  if (world_.size() > 1) {
+    if (const auto why = allreduce::rank_refuses(devices)) return why;
+  }
   for (int rank = 0; rank < devices.size(); ++rank) {
     if (slow_link() > 0 && harness::is_gpu(devices[rank])) return "only CPU devices pretend to have a slow link";
   }
@@ -140,23 +193,24 @@ std::optional<std::string> Sweep::refuses(const harness::Devices& devices) const
 }
 
 harness::Result Sweep::describe(const json& point, const harness::Devices& devices) const {
+  const int ranks = ranks_on(devices);
   harness::Result result = result_on(devices);
+  result.oversubscribed = world_.max(result.oversubscribed ? 1 : 0) > 0;
   result.bench = "train";
   if (slow_link() > 0) result.nature = harness::Nature::emulated;
   result.point = point;
-  const auto settings = strategy_settings(point, devices.size());
+  const auto settings = strategy_settings(point, ranks);
   const auto text_or_null = [&](const char* name) {
     return options_.has(name) ? json(options_.text(name)) : json(nullptr);
   };
   const auto integer_or_null = [&](const char* name) {
     return options_.has(name) ? json(options_.integer(name)) : json(nullptr);
   };
-  result.point.update({{"ranks", devices.size()},
+  result.point.update({{"ranks", ranks},
                        {"threads", devices.threads()},
-                       {"engine", "streams"},
                        {"launch", options_.text("launch")},
                        {"backend", models::default_backend(devices[0])},
-                       {"batch", (settings.global_batch + devices.size() - 1) / devices.size()},
+                       {"batch", (settings.global_batch + ranks - 1) / ranks},
                        {"global_batch", settings.global_batch},
                        {"scaling", scaling_},
                        {"lr", settings.lr},
@@ -180,10 +234,11 @@ harness::Result Sweep::describe(const json& point, const harness::Devices& devic
 
 std::vector<std::string> Sweep::command_for(const json& point) const {
   std::vector<std::string> command = {"bench_train"};
+  if (world_.size() > 1) command = {"mpirun", "-n", std::to_string(world_.size()), "bench_train"};
   const auto add = [&](const std::string& name, const std::string& value) {
     command.push_back(std::string("--").append(name).append("=").append(value));
   };
-  for (const char* name : {"model", "device", "math", "strategy", "algorithm", "scaling", "overlap"}) {
+  for (const char* name : {"model", "device", "math", "strategy", "engine", "algorithm", "scaling", "overlap"}) {
     if (point.at(name).is_string()) add(name, point.at(name));
   }
   if (strategy_of(point).buckets) {
@@ -238,7 +293,11 @@ bool Sweep::shares_momentum(const json& point) const {
 StrategySettings Sweep::strategy_settings(const json& point, int ranks) const {
   StrategySettings settings;
   settings.global_batch = global_batch(ranks);
+  settings.engine = point["engine"];
   if (point["algorithm"].is_string()) settings.algorithm = point["algorithm"];
+  for (const char* library : {"nccl", "gloo"}) {
+    if (point.contains(library)) settings.algorithm = point[library]["algo"];
+  }
   settings.launch = options_.text("launch") == "graph" ? allreduce::Launch::graph : allreduce::Launch::eager;
   settings.overlap = point["overlap"] == "on";
   settings.bucket_bytes = point.value("bucket_bytes", options_.byte_count("bucket"));
@@ -273,14 +332,18 @@ std::size_t Sweep::steps_within(double slowest_step_seconds) const {
 }
 
 // A step is timed three times: whole, its compute alone, its communication alone.
-harness::MeasureSettings Sweep::measure_settings() const { return bench::measure_settings(options_, 3); }
+harness::MeasureSettings Sweep::measure_settings() const {
+  auto settings = bench::measure_settings(options_, 3);
+  settings.agree = [this](double seconds) { return world_.max(seconds); };
+  return settings;
+}
 
 const StrategyRow& strategy_of(const json& point) { return find_strategy(point["strategy"].get<std::string>()); }
 
 std::string name_of(const json& point) {
   std::string name;
-  for (const char* word : {"model", "math", "device", "strategy", "algorithm"}) {
-    if (!point[word].is_string() || point[word] == "f32") continue;
+  for (const char* word : {"model", "math", "device", "strategy", "engine", "algorithm"}) {
+    if (!point[word].is_string() || point[word] == "f32" || point[word] == "streams") continue;
     name.append(name.empty() ? "" : " ").append(point[word].get<std::string>());
   }
   return name;

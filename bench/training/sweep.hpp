@@ -15,24 +15,27 @@
 #include "harness/measure.hpp"
 #include "harness/options.hpp"
 #include "harness/report.hpp"
+#include "harness/world.hpp"
 
 namespace bench {
 
 class Sweep {
  public:
-  // Throws harness::UsageError for whatever does not go together, so that nothing is measured in vain. The options
-  // outlive the sweep.
-  explicit Sweep(const harness::Options& options);
+  // Throws harness::UsageError for whatever does not go together, so that nothing is measured in vain. The options and
+  // the world outlive the sweep; where that is of several processes, each is a rank.
+  Sweep(const harness::Options& options, harness::World& world);
+
+  int ranks_on(const harness::Devices& devices) const { return world_.size() > 1 ? world_.size() : devices.size(); }
 
   // Each block: model, math, device.
   const std::vector<std::vector<nlohmann::json>>& groups() const { return groups_; }
-  // The strategies and algorithms that a block compares, each as strategy, algorithm, overlap and the block, in parts
-  // that share the replicas. One device has nothing to reduce: one algorithm stands for all there.
+  // What a block compares, each as strategy, engine, algorithm, overlap and the block, in parts that share the
+  // replicas. One device has nothing to reduce: one engine and algorithm stand for all there.
   std::vector<std::vector<nlohmann::json>> fleets_of(const nlohmann::json& block) const;
   std::vector<nlohmann::json> points() const;
   // Why these devices cannot do what was asked for, if they cannot.
   std::optional<std::string> refuses(const harness::Devices& devices) const;
-  // The row of a point.
+  // The row of a point; every process describes it.
   harness::Result describe(const nlohmann::json& point, const harness::Devices& devices) const;
   // The command that repeats a described point alone.
   std::vector<std::string> command_for(const nlohmann::json& point) const;
@@ -53,11 +56,16 @@ class Sweep {
   bool finds_buckets() const { return options_.on("find-bucket"); }
 
  private:
+  void require_engines() const;
   void require_sense() const;
   void require_devices(const std::vector<std::string>& devices) const;
   std::size_t global_batch(int ranks) const;
+  int ranks_of(const std::string& device) const;  // of a point of --device
+  // What a strategy's collectives are run by: engine and algorithm, with what else tells a library's ways apart.
+  std::vector<nlohmann::json> carriers_of(const StrategyRow& strategy) const;
 
   const harness::Options& options_;
+  harness::World& world_;
   std::string scaling_;
   std::vector<std::vector<nlohmann::json>> groups_;
   Checkpoints checkpoints_;

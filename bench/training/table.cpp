@@ -74,10 +74,11 @@ TrainingTable::TrainingTable(const std::vector<json>& points)
     : columns_(with_step_columns(
                    {{.title = "model", .left = true, .width = 8},
                     {.title = "device", .left = true, .width = 7},
-                    {.title = "math", .left = true, .width = 8}},
+                    {.title = "math", .left = true, .width = 8},
+                    {.title = "engine", .left = true, .width = 10}},
                    {{.title = "idle", .width = 7}, {.title = "loss", .width = 7}, {.title = "accuracy", .width = 8}}),
                harness::screen_of(STDOUT_FILENO)) {
-  name_what_is_the_same(columns_, points, {{"math", "math"}});
+  name_what_is_the_same(columns_, points, {{"math", "math"}, {"engine", "engine"}});
 }
 
 void TrainingTable::print_header() const { columns_.print_header(std::cout); }
@@ -88,11 +89,13 @@ void TrainingTable::print(const harness::Result& result) const {
   const auto losses = result.extra.find("losses");
   const bool trained = losses != result.extra.end() && !losses->empty();
   const double idle = idle_share(result);
-  columns_.print_row(std::cout,
-                     with_step_cells({result.point["model"], result.point["device"], result.point["math"]}, result,
-                                     {std::isnan(idle) ? "n/a" : harness::format_percent(idle),
-                                      harness::format_real(trained ? losses->back().get<double>() : std::nan(""), 4),
-                                      harness::format_real(metric("test_accuracy"), 4)}));
+  columns_.print_row(
+      std::cout,
+      with_step_cells({result.point["model"], result.point["device"], result.point["math"], result.point["engine"]},
+                      result,
+                      {std::isnan(idle) ? "n/a" : harness::format_percent(idle),
+                       harness::format_real(trained ? losses->back().get<double>() : std::nan(""), 4),
+                       harness::format_real(metric("test_accuracy"), 4)}));
   if (result.extra.contains("stages") && result.metrics.contains("idle_seconds")) {
     std::cout << "#   its stages, and how long each idles in a step:";
     for (const json& stage : result.extra["stages"]) {
@@ -123,7 +126,7 @@ void print_epoch(const harness::Result& result, const Epoch& epoch, std::size_t 
   std::cout << ", " << harness::format_seconds(epoch.seconds) << std::endl;
 }
 
-void print_closing(const harness::Result& result, const harness::Devices& devices) {
+void print_closing(const harness::Result& result) {
   if (!result.point["epochs"].is_number() || !result.metrics.contains("test_accuracy")) return;
   double seconds = 0, whole = 0;
   for (const json& epoch : result.extra["epochs"]) {
@@ -133,7 +136,9 @@ void print_closing(const harness::Result& result, const harness::Devices& device
   }
   std::cout << "# test acc: " << harness::format_real(result.metrics["test_accuracy"].get<double>(), 2) << ", "
             << harness::format_real(seconds / whole) << " sec/epoch on [";
-  for (int rank = 0; rank < devices.size(); ++rank) std::cout << (rank > 0 ? ", " : "") << devices[rank].name();
+  for (const json& each : result.extra["memory"]) {
+    std::cout << (each["rank"] > 0 ? ", " : "") << each["device"].get<std::string>();
+  }
   std::cout << "]\n";
 }
 

@@ -31,6 +31,6 @@ class TrainingTable {
 // Of so many epochs; 0: of a number of steps.
 void print_epoch(const harness::Result& result, const Epoch& epoch, std::size_t epochs);
 // As the textbook ends its training: "test acc: 0.84, 13.3 sec/epoch on [...]"; after epochs that were tested.
-void print_closing(const harness::Result& result, const harness::Devices& devices);
+void print_closing(const harness::Result& result);
 
 }  // namespace bench

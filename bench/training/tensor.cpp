@@ -76,7 +76,7 @@ class Tensor : public Strategy {
   }
   // All have the same.
   double loss() const override { return model(0).outcome().loss; }
-  std::size_t bytes_moved() const override { return bytes_moved_; }
+  std::optional<std::size_t> bytes_moved() const override { return bytes_moved_; }
 
  private:
   using ProgramPointer = std::unique_ptr<allreduce::Program>;

@@ -17,11 +17,22 @@ constexpr int steps_before = 2;  // at most: caches and clocks settle within the
 constexpr double seconds_before = 0.1;
 
 std::string lane_of(const Replicas& replicas, int rank) {
-  return "rank " + std::to_string(rank) + ", " + replicas.stream(rank).device().name();
+  return "rank " + std::to_string(replicas.rank_of(rank)) + ", " + replicas.stream(rank).device().name();
 }
 
 bool is_of_layers(const Stretch& stretch) {
   return stretch.phase == "forward" || stretch.phase == "backward" || stretch.phase == "accumulate";
+}
+
+// Every process's, by rank; each begins with its own step, which all began together.
+std::vector<Span> of_all(const std::vector<Span>& own, harness::World& world) {
+  std::vector<Span> all;
+  for (const std::string& text : world.gather(as_json(own).dump())) {
+    for (const nlohmann::json& span : nlohmann::json::parse(text)) {
+      all.push_back({span["lane"], span["kind"], span["name"], span["begin_seconds"], span["end_seconds"]});
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -34,6 +45,7 @@ std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas) {
   const auto collectives = strategy.collectives();
   for (Reductions* each : collectives) each->watch();
   replicas.watch();
+  replicas.meet();
   Step step(replicas, Work::step);
   strategy.issue(step);
   strategy.sync();
@@ -45,7 +57,7 @@ std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas) {
   }
 
   std::vector<Span> timeline;
-  for (int rank = 0; rank < replicas.ranks(); ++rank) {
+  for (int rank = 0; rank < replicas.here(); ++rank) {
     const std::string lane = lane_of(replicas, rank);
     const auto first = static_cast<std::ptrdiff_t>(timeline.size());
     for (const Stretch& stretch : stretches) {
@@ -65,7 +77,7 @@ std::vector<Span> watch_step(Strategy& strategy, Replicas& replicas) {
       timeline.push_back({lane + communication_lane, one.collective, name, one.begin[rank], one.end[rank]});
     }
   }
-  return timeline;
+  return replicas.world() ? of_all(timeline, *replicas.world()) : timeline;
 }
 
 double unaccounted_seconds(const std::vector<Span>& timeline) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/training/timing.hpp"
 
+#include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 namespace bench {
 
@@ -34,6 +36,32 @@ std::vector<double> median_by_rank(const Steps& steps, const std::function<std::
   return medians;
 }
 
+// Seconds that all processes agree on: those of the slowest.
+double of_slowest(const Replicas& replicas, double seconds) {
+  return replicas.world() ? replicas.world()->max(seconds) : seconds;
+}
+
+// Steps of one rank each, to steps of all: every process has timed the same steps.
+void join_ranks(Steps& steps, harness::World& world) {
+  nlohmann::json own = nlohmann::json::array();
+  for (const Timed& step : steps) {
+    own.push_back({{"planted", step.planted}, {"phases", nlohmann::json::array()}});
+    for (const Phase& phase : step.phases) own.back()["phases"].push_back(phase.seconds.at(0));
+  }
+  const auto texts = world.gather(own.dump());
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const auto theirs = nlohmann::json::parse(texts[rank]);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      steps[i].planted = std::max(steps[i].planted, theirs.at(i)["planted"].get<double>());
+      for (std::size_t phase = 0; phase < steps[i].phases.size(); ++phase) {
+        auto& seconds = steps[i].phases[phase].seconds;
+        seconds.resize(world.size());
+        seconds[rank] = theirs[i]["phases"].at(phase);
+      }
+    }
+  }
+}
+
 double median_planted(const Steps& steps) {
   std::vector<double> planted;
   for (const auto& step : steps) planted.push_back(step.planted);
@@ -49,7 +77,9 @@ std::vector<double> compare_steps(std::span<const std::unique_ptr<Strategy>> str
   for (const auto& strategy : strategies) {
     trials.push_back({[&](int runs) {
                         double seconds = 0;
-                        for (int i = 0; i < runs; ++i) seconds += run(*strategy, replicas, Work::step).seconds;
+                        for (int i = 0; i < runs; ++i) {
+                          seconds += of_slowest(replicas, run(*strategy, replicas, Work::step).seconds);
+                        }
                         return seconds / runs;
                       },
                       [&] { replicas.restore(initial); }});
@@ -79,7 +109,7 @@ std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const h
                         double seconds = 0;
                         for (int i = 0; i < runs; ++i) {
                           Timed timed = kept ? run_op_by_op(strategy, replicas, work) : run(strategy, replicas, work);
-                          seconds += timed.seconds;
+                          seconds += of_slowest(replicas, timed.seconds);
                           if (kept) kept->push_back(std::move(timed));
                         }
                         return seconds / runs;
@@ -103,6 +133,9 @@ std::vector<StepTimes> time_steps(std::span<const Contender> contenders, const h
     shown(static_cast<double>(settled) / static_cast<double>(trials.size()));
   });
   for (const auto& [replicas, state] : initial) replicas->restore(state);
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    if (auto* world = contenders[i].replicas->world()) join_ranks(steps[i], *world);
+  }
 
   std::vector<StepTimes> times;
   for (std::size_t i = 0; i < contenders.size(); ++i) {

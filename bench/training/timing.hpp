@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times the steps of strategies, whether they share their replicas or have other devices: the whole step, its compute
 // with the communication left out, and the communication alone, all in interleaved rounds and from the same state.
+// Where ranks are processes, a step is as long as the slowest rank's.
 #pragma once
 
 #include <functional>

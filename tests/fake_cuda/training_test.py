@@ -72,6 +72,29 @@ class Train(FakeCase):
         self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
         self.assertIn("cuda:1 is of compute capability 7", done.stderr)
 
+    def test_what_reduces_is_nccl_or_kernels_that_read_their_peers(self):
+        options = ["--model=lenet", "--device=cuda:0,1,2", "--strategy=scratch,distributed", "--algorithm=ring",
+                   "--engine=streams,nccl,direct", "--scaling=strong", "--batch=12", "--steps=4", "--data=synthetic",
+                   "--iterations=2", "--warmup=0", "--bucket=64K"]
+        for seed in (1, 2, 3):
+            for launch in ("eager", "graph"):
+                with self.on_machine(SEED=seed):
+                    rows = self.results(*options, f"--launch={launch}")
+                self.assertEqual([row["point"]["engine"] for row in rows],
+                                 ["streams", "nccl", "direct", "direct"] * 2)
+                for row in rows:
+                    self.assertEqual((row["status"], row["check"]), ("ok", "exact"), row["reason"])
+                    self.assertEqual(row["metrics"]["bytes_moved"] is None, row["point"]["engine"] != "streams")
+                    for loss, expected in zip(row["losses"], rows[0]["losses"], strict=True):
+                        self.assertAlmostEqual(loss, expected, delta=1e-5 * expected)
+
+    def test_what_an_engine_cannot_do_is_refused_in_its_row(self):
+        rows = self.results("--model=lenet", "--device=cuda:0*2", "--strategy=sharded", "--engine=nccl,direct,streams",
+                            "--batch=4", "--steps=1", "--data=synthetic", "--iterations=1", "--warmup=0")
+        self.assertEqual([row["status"] for row in rows], ["refused"] * 3 + ["ok"])
+        self.assertIn("one rank per GPU", rows[0]["reason"])
+        self.assertIn("all-reduce only", rows[1]["reason"])
+
     def test_a_step_that_is_one_graph_gives_the_losses_of_its_ops_to_the_bit(self):
         strategies = ["scratch", "distributed", "data_parallel", "sharded", "pipeline", "tensor"]
         options = ["--model=lenet", "--device=cuda:0,cuda:0,1,2", f"--strategy={','.join(strategies)}",
