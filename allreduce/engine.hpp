@@ -38,6 +38,9 @@ struct Problem {
   // A chunk that is copied to scratch only to be reduced there is reduced straight from the peer's memory instead.
   // Every rank must reach its peers' memory (Devices::route).
   bool fused = false;
+  // A stream a rank, of that rank's device, that programs share so that their runs go one after the other, in the order
+  // in which they were issued. Empty: the program has its own.
+  std::vector<harness::Stream*> lanes = {};
 };
 
 class Program {

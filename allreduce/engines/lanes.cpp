@@ -5,8 +5,11 @@ namespace allreduce {
 
 using harness::Event;
 
-LaneProgram::LaneProgram(const Problem& problem) : problem_(problem) {
-  for (Rank rank = 0; rank < ranks(); ++rank) lanes_.push_back((*problem.devices)[rank].make_stream());
+LaneProgram::LaneProgram(const Problem& problem) : problem_(problem), lanes_(problem.lanes) {
+  for (Rank rank = static_cast<Rank>(lanes_.size()); rank < ranks(); ++rank) {
+    own_lanes_.push_back((*problem.devices)[rank].make_stream());
+    lanes_.push_back(own_lanes_.back().get());
+  }
 }
 
 LaneProgram::~LaneProgram() { stop(); }
@@ -42,7 +45,7 @@ std::vector<Event> LaneProgram::run(const Buffers& buffers, std::span<const Even
   for (Rank rank = 0; rank < ranks() && !ready.empty(); ++rank) lanes_[rank]->wait(ready[rank]);
   issue(buffers);
   std::vector<Event> ended;
-  for (const auto& lane : lanes_) ended.push_back(lane->record());
+  for (harness::Stream* lane : lanes_) ended.push_back(lane->record());
   return ended;
 }
 
@@ -61,7 +64,7 @@ double LaneProgram::time(int runs) {
 }
 
 void LaneProgram::sync() {
-  for (const auto& lane : lanes_) lane->sync();
+  for (harness::Stream* lane : lanes_) lane->sync();
 }
 
 }  // namespace allreduce

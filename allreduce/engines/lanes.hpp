@@ -35,7 +35,8 @@ class LaneProgram : public Program {
 
  private:
   const Problem problem_;
-  std::vector<std::unique_ptr<harness::Stream>> lanes_;
+  std::vector<std::unique_ptr<harness::Stream>> own_lanes_;
+  std::vector<harness::Stream*> lanes_;
   std::vector<std::unique_ptr<harness::Recording>> recordings_;
   std::size_t next_set_ = 0;
 };

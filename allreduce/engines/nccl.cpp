@@ -70,7 +70,10 @@ class Setting {
 // make, and NCCL lets one have one collective at a time run: in the order in which they were issued.
 class Communicators {
  public:
-  static std::shared_ptr<Communicators> of(const std::vector<int>& gpus, const std::string& algorithm) {
+  // One that knows vectors beforehand is not shared: to others they would be registered too.
+  static std::shared_ptr<Communicators> of(const std::vector<int>& gpus, const NcclCall& call) {
+    const std::string& algorithm = call.algorithm;
+    if (call.registers) return std::make_shared<Communicators>(gpus, algorithm);
     static std::map<std::pair<std::vector<int>, std::string>, std::weak_ptr<Communicators>> known;
     auto& kept = known[{gpus, algorithm}];
     auto found = kept.lock();
@@ -129,9 +132,7 @@ class Registrations {
 class NcclProgram : public LaneProgram {
  public:
   NcclProgram(const Problem& problem, const NcclCall& call)
-      : LaneProgram(problem),
-        call_(call),
-        communicators_(Communicators::of(gpus_of(*problem.devices), call.algorithm)) {
+      : LaneProgram(problem), call_(call), communicators_(Communicators::of(gpus_of(*problem.devices), call)) {
     const std::size_t bytes = problem.count * harness::size_of(problem.dtype);
     for (const Buffers& buffers : problem.buffers) {
       for (Rank rank = 0; rank < ranks() && call.registers; ++rank) {

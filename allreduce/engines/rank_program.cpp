@@ -15,7 +15,8 @@ std::optional<std::string> rank_refuses(const harness::Devices& devices) {
 RankProgram::RankProgram(const Problem& problem, harness::World& world) : problem_(problem), world_(world) {
   if (!problem.devices || problem.buffers.empty()) throw harness::Error("a rank needs a device and vectors");
   if (const auto why = rank_refuses(*problem.devices)) throw harness::Error(*why);
-  lane_ = (*problem.devices)[0].make_stream();
+  if (problem.lanes.empty()) own_lane_ = (*problem.devices)[0].make_stream();
+  lane_ = own_lane_ ? own_lane_.get() : problem.lanes[0];
 }
 
 RankProgram::~RankProgram() { stop(); }

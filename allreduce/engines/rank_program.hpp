@@ -40,7 +40,8 @@ class RankProgram : public Program {
 
   const Problem problem_;
   harness::World& world_;
-  std::unique_ptr<harness::Stream> lane_;
+  std::unique_ptr<harness::Stream> own_lane_;
+  harness::Stream* lane_ = nullptr;
   std::size_t next_set_ = 0;
 };
 

@@ -52,6 +52,13 @@ Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slic
       narrow_.push_back(replicas.devices()[rank].allocate(replicas.size() * element_bytes));
     }
   }
+  // One after the other, in the same order on all ranks: what waits for its peers holds up the others of its rank, and
+  // two ranks could each be in another.
+  std::vector<harness::Stream*> lanes;
+  for (int rank = 0; rank < replicas.here(); ++rank) {
+    lanes_.push_back(replicas.devices()[rank].make_stream());
+    lanes.push_back(lanes_.back().get());
+  }
   harness::World alone;
   for (const models::Slice& slice : slices_) {
     std::vector<std::byte*> vectors;
@@ -61,8 +68,13 @@ Reductions::Reductions(const Replicas& replicas, std::vector<models::Slice> slic
                                     : narrow_[rank].data();
       vectors.push_back(arena + slice.offset * element_bytes);
     }
-    const allreduce::Problem problem{&replicas.devices(), slice.count, dtype,
-                                     harness::Op::sum,    launch,      {{std::move(vectors)}}};
+    const allreduce::Problem problem{.devices = &replicas.devices(),
+                                     .count = slice.count,
+                                     .dtype = dtype,
+                                     .op = harness::Op::sum,
+                                     .launch = launch,
+                                     .buffers = {{std::move(vectors)}},
+                                     .lanes = lanes};
     if (const auto why = refuses(call, problem)) throw harness::Refused(*why);
     programs_.push_back(prepare(call, schedule, problem, replicas.world() ? *replicas.world() : alone));
     if (schedule) *bytes_moved_ += bytes_crossing(*schedule, slice.count, element_bytes);
@@ -75,8 +87,6 @@ void Reductions::start(models::Slice filled) {
     if (!narrow_.empty()) narrow(done_.size());
     std::vector<harness::Event> ready;
     for (int rank = 0; rank < replicas_.here(); ++rank) ready.push_back(replicas_.stream(rank).record());
-    // Processes speak of one thing at a time, all in the same order.
-    if (replicas_.world() && !done_.empty()) ready.push_back(done_.back()[0]);
     const std::size_t bytes =
         slices_[done_.size()].count * (narrow_.empty() ? sizeof(float) : sizeof(harness::Bfloat16));
     done_.push_back(pass_links(programs_[done_.size()]->enqueue(ready), bytes));

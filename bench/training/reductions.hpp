@@ -52,6 +52,7 @@ class Reductions {
   const Replicas& replicas_;
   const std::string collective_;  // all_reduce, reduce_scatter or all_gather
   std::vector<models::Slice> slices_;
+  std::vector<std::unique_ptr<harness::Stream>> lanes_;        // one a rank, which all programs share
   std::vector<std::unique_ptr<allreduce::Program>> programs_;  // one a slice
   std::vector<harness::Buffer> narrow_;                        // one a rank, where bf16 is sent
   std::vector<std::vector<harness::Event>> done_;              // of those that were started, one a rank
